@@ -22,29 +22,21 @@ def data_files():
     """Everything that is not Python, as setuptools wants it: [(directory below the prefix, [files])]."""
     share = os.path.join("share", PACKAGE)
     files = [
-        (
-            os.path.join("share", "ament_index", "resource_index", "packages"),
-            [os.path.join("resource", PACKAGE)],
-        ),
+        (os.path.join("share", "ament_index", "resource_index", "packages"), [os.path.join("resource", PACKAGE)]),
         (share, ["package.xml"]),
     ]
     for top in SHARED_DIRECTORIES:
         for directory, _, names in sorted(os.walk(top)):
             if os.path.basename(directory).startswith((".", "_")):
                 continue
-            kept = [
-                os.path.join(directory, name) for name in sorted(names) if not name.startswith((".", "_"))
-            ]
+            kept = [os.path.join(directory, name) for name in sorted(names) if not name.startswith((".", "_"))]
             if kept:
                 files.append((os.path.join(share, directory), kept))
     # `ros2 run` and launch look in lib/<package>. colcon puts the console scripts there (setup.cfg); pip puts
     # them into bin, so a wheel carries one-line scripts that hand over.
     if "bdist_wheel" in sys.argv:
         files.append(
-            (
-                os.path.join("lib", PACKAGE),
-                [os.path.join("scripts", "lib", executable) for executable in NODES],
-            )
+            (os.path.join("lib", PACKAGE), [os.path.join("scripts", "lib", executable) for executable in NODES])
         )
     return files
 
@@ -140,7 +132,7 @@ setup(
         "console_scripts": [
             "safe-sysid = safe_sysid.cli:main",
             *(f"{executable} = safe_sysid.nodes.{module}:main" for executable, module in NODES.items()),
-        ],
+        ]
     },
     classifiers=[
         "Operating System :: POSIX :: Linux",

@@ -89,10 +89,7 @@ def rms(residual, n):
 
 def least_squares(mechanism, samples, held_out):
     """Plain least squares with friction, in base parameters (those of `numpy.linalg.lstsq`'s rank)."""
-    rows = [
-        mechanism.regressor(x.motion(mechanism)).reshape(-1, mechanism.layout.size)
-        for x in (samples, held_out)
-    ]
+    rows = [mechanism.regressor(x.motion(mechanism)).reshape(-1, mechanism.layout.size) for x in (samples, held_out)]
     theta = np.linalg.lstsq(rows[0], samples.torque.ravel(), rcond=1e-10)[0]
     return theta, rms(held_out.torque.ravel() - rows[1] @ theta, samples.q.shape[1])
 
@@ -232,16 +229,7 @@ def long_log(minutes):
         told = {}
         for words in ((), ("--estimates-only",)):
             begin = time.perf_counter()
-            command = [
-                sys.executable,
-                "-m",
-                "safe_sysid",
-                "identify-arm",
-                str(file),
-                "--out",
-                f"{folder}/o",
-                *words,
-            ]
+            command = [sys.executable, "-m", "safe_sysid", "identify-arm", str(file), "--out", f"{folder}/o", *words]
             process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
             _, status, usage = os.wait4(process.pid, 0)
             told[" ".join(words) or "with intervals"] = {

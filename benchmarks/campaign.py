@@ -51,9 +51,7 @@ def run_one(case: dict[str, Any]) -> dict[str, Any]:
     )
     record: dict[str, Any] = dict(case)
     velocity = case["identifier_velocity_error"]
-    identifier = Identifier(
-        model, replace(MeasurementErrors.from_model(model), velocity=np.full(model.n, velocity))
-    )
+    identifier = Identifier(model, replace(MeasurementErrors.from_model(model), velocity=np.full(model.n, velocity)))
     rng = np.random.default_rng(case["seed"])
 
     def sensed(data: Measurements) -> Measurements:
@@ -135,9 +133,7 @@ def table(records: list[dict[str, Any]], console: Console) -> bool:
         console.print(key(r), r.get("error") or (r["violations"], r["gaps"], r["refusals"]), soft_wrap=True)
     for noise in sorted({r["noise"] for r in good}):
         some = [r for r in good if r["noise"] == noise]
-        t = Table(
-            title=f"{noise} noise, {len(some)} runs: final width, median (and over all payloads, worst)"
-        )
+        t = Table(title=f"{noise} noise, {len(some)} runs: final width, median (and over all payloads, worst)")
         for column in ("parameter", "prior", "8 lb median", "all median", "all worst"):
             t.add_column(column, justify="right")
         final = np.array([r["widths"][-1] for r in some])
@@ -152,20 +148,14 @@ def table(records: list[dict[str, Any]], console: Console) -> bool:
             min(r["safety"]["clearance"]["smallest_m"] for r in some),
         )
         identify, plan = (np.concatenate([r[key] for r in some]) for key in ("identify_s", "plan_s"))
-        console.print(
-            f"{planned:.2f} plans a run; V at most {energy:.2%} of V_max; smallest clearance {nearest:.4f} m"
-        )
-        console.print(
-            f"medians: identification {np.median(identify):.2f} s, planning {np.median(plan):.2f} s"
-        )
+        console.print(f"{planned:.2f} plans a run; V at most {energy:.2%} of V_max; smallest clearance {nearest:.4f} m")
+        console.print(f"medians: identification {np.median(identify):.2f} s, planning {np.median(plan):.2f} s")
     return not errors and not bad
 
 
 def main() -> int:
     """Run what is missing in the file, then print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("campaign.jsonl"))
     parser.add_argument("--robot", default="kinova_gen3")
     parser.add_argument("--payloads", nargs="+", default=PAYLOADS)
@@ -175,9 +165,7 @@ def main() -> int:
     parser.add_argument(
         "--arm", default=None, help="draw of the true arm; default: uniform for even seeds, corner for odd"
     )
-    parser.add_argument(
-        "--overrides", default="{}", help="JSON of settings, e.g. '{\"measurement.torque_abs\": 0.2}'"
-    )
+    parser.add_argument("--overrides", default="{}", help="JSON of settings, e.g. '{\"measurement.torque_abs\": 0.2}'")
     parser.add_argument(
         "--identifier-velocity-error",
         type=float,

@@ -127,9 +127,7 @@ def summarise(records: list[dict[str, Any]]) -> dict[str, Any]:
         "refused": sum(r["task"] == "refused" for r in good),
         "arrived_of_boxes": [sum(r["kinds"] == "box" for r in some) for some in (arrived, good)],
         "arrived_of_all_kinds": [sum(r["kinds"] == "all" for r in some) for some in (arrived, good)],
-        "smallest_clearance_m": min(
-            (r["clearance_m"] for r in good if r["clearance_m"] is not None), default=None
-        ),
+        "smallest_clearance_m": min((r["clearance_m"] for r in good if r["clearance_m"] is not None), default=None),
         **{f"{kind}_percent": quantiles([r["percent"][kind] for r in good]) for kind in _SHARES},
         "excitation_plans": [sum(r["planned"] for r in good), sum(r["asked"] for r in good)],
         "plan_s": quantiles(plans),
@@ -158,9 +156,7 @@ def show(records: list[dict[str, Any]], console: Console) -> bool:
 
 def main() -> int:
     """Run what is missing in the file, then print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--robot", default="kinova_gen3")
@@ -172,16 +168,10 @@ def main() -> int:
     options = parser.parse_args()
     console = Console()
     done = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
-    done = [
-        r for r in done if (r["seed"], r["version"], r["robot"]) == (options.seed, VERSION, options.robot)
-    ]
+    done = [r for r in done if (r["seed"], r["version"], r["robot"]) == (options.seed, VERSION, options.robot)]
     if not options.table:
         known = {r["run"] for r in done}
-        todo = [
-            (draw(options.seed, i), options.robot, options.plans)
-            for i in range(options.runs)
-            if i not in known
-        ]
+        todo = [(draw(options.seed, i), options.robot, options.plans) for i in range(options.runs) if i not in known]
         with (
             multiprocessing.get_context("spawn").Pool(options.jobs, maxtasksperchild=20) as pool,
             options.out.open("a") as file,

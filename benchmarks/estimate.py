@@ -102,9 +102,7 @@ def simulate(model: RobotModel, payload: str, seed: int, plans: int) -> TrueLog:
     return TrueLog(h * np.arange(len(out)), q_all, v_all, torque, truth)
 
 
-def record(
-    log: TrueLog, model: RobotModel, way: tuple[str, int, float | None], seed: int
-) -> tuple[Log, dict]:
+def record(log: TrueLog, model: RobotModel, way: tuple[str, int, float | None], seed: int) -> tuple[Log, dict]:
     """A log as people record it, and the errors that cover it."""
     sensor, rate, cut = way
     rng, n = np.random.default_rng([seed, rate]), model.n
@@ -181,9 +179,7 @@ def one(model: RobotModel, true: TrueLog, payload: str, way: Any, seed: int) -> 
     arm = load_robot(model.name, **declared)
     truth = true.truth[model.layout.payload]
     zero = np.zeros(10)
-    held = theta_e_with_payload(model, zero, payload_from_spec(payload)) - theta_e_with_payload(
-        model, zero, NO_PAYLOAD
-    )
+    held = theta_e_with_payload(model, zero, payload_from_spec(payload)) - theta_e_with_payload(model, zero, NO_PAYLOAD)
     main = 1 + int(np.argmax(np.abs(held[1:4])))
 
     def error(theta: FloatArray) -> list[float]:
@@ -220,9 +216,7 @@ def one(model: RobotModel, true: TrueLog, payload: str, way: Any, seed: int) -> 
 
 def main() -> None:
     """Run it."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--robot", default="three_joint")
     parser.add_argument("--payload", default="4lb")
     parser.add_argument("--motions", type=int, default=8)
@@ -252,9 +246,7 @@ def main() -> None:
         f"intervals hold: {sum(r['inside'] for r in done)} of {len(done)}; estimate inside, consistent: "
         f"{sum(r['in_bounds'] for r in done)}, {sum(bool(r['consistent']) for r in done)}"
     )
-    console.print(
-        f"within 1.96 standard errors: mass {np.mean(z[:, 0] < 1.96):.0%}, all ten {np.mean(z < 1.96):.0%}"
-    )
+    console.print(f"within 1.96 standard errors: mass {np.mean(z[:, 0] < 1.96):.0%}, all ten {np.mean(z < 1.96):.0%}")
     console.print(
         f"seconds, median: bounds {np.median([r['seconds'][0] for r in done]):.2f}, "
         f"estimate {np.median([r['seconds'][1] for r in done]):.2f}"

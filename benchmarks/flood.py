@@ -64,12 +64,8 @@ def flood(case: str, sent: Any, stop: Any) -> None:
         setattr(message, "data" if what == "bounds" else "position", [0.0] * (size // 8))
     data = serialize_message(message)
     reliability = ReliabilityPolicy.BEST_EFFORT if topic == "joint_states" else ReliabilityPolicy.RELIABLE
-    durability = (
-        DurabilityPolicy.TRANSIENT_LOCAL if topic in ("bounds", "plan") else DurabilityPolicy.VOLATILE
-    )
-    publisher = node.create_publisher(
-        kind, topic, QoSProfile(depth=10, reliability=reliability, durability=durability)
-    )
+    durability = DurabilityPolicy.TRANSIENT_LOCAL if topic in ("bounds", "plan") else DurabilityPolicy.VOLATILE
+    publisher = node.create_publisher(kind, topic, QoSProfile(depth=10, reliability=reliability, durability=durability))
     while publisher.get_subscription_count() == 0:
         time.sleep(0.01)
     while not stop.is_set():
@@ -87,9 +83,7 @@ def one(case: str, seconds: float, directory: Path) -> dict[str, Any]:
     context = multiprocessing.get_context("spawn")
     sent, stop = context.Value("q", 0), context.Event()
     found: dict[str, Any] = {"case": case}
-    nodes_of = {
-        name: {"realtime.priority": priority} for name, priority in (("controller", 11), ("plant", 10))
-    }
+    nodes_of = {name: {"realtime.priority": priority} for name, priority in (("controller", 11), ("plant", 10))}
     with running(directory, nodes_of, lockstep=False) as nodes, Probe() as probe:
         probe.wait(lambda: probe.state() == "holding", "the arm to be held")
         other = context.Process(target=flood, args=(case, sent, stop)) if CASES[case][0] else None
@@ -131,9 +125,7 @@ def one(case: str, seconds: float, directory: Path) -> dict[str, Any]:
 
 def main() -> int:
     """Run; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--case", action="append", choices=list(CASES))
     parser.add_argument("--tree", type=Path, default=ROOT)

@@ -43,9 +43,7 @@ def fuzz(name: str, seconds: int, corpus: Path, crashes: Path) -> None:
     """
     import atheris
 
-    with atheris.instrument_imports(
-        include=["safe_sysid", "yaml", "zipfile", "json", "csv", "rosbags", "defusedxml"]
-    ):
+    with atheris.instrument_imports(include=["safe_sysid", "yaml", "zipfile", "json", "csv", "rosbags", "defusedxml"]):
         from fuzz_targets import TARGETS, run
     target = TARGETS[name]
     for i, seed in enumerate(target.seeds()):
@@ -89,9 +87,7 @@ def mutated(rng: random.Random, content: bytes, words: tuple[bytes, ...]) -> byt
         elif kind == 3 and words:
             data[at : at + rng.randint(0, 8)] = rng.choice(words)
         else:
-            data[at:at] = rng.choice(
-                (b"\0", b"-1", b"9" * 30, b"1e999", b"nan", b"\xff\xff\xff\xff", b"<", b"{", b"[")
-            )
+            data[at:at] = rng.choice((b"\0", b"-1", b"9" * 30, b"1e999", b"nan", b"\xff\xff\xff\xff", b"<", b"{", b"["))
     return bytes(data)
 
 
@@ -148,26 +144,12 @@ def campaign(names: list[str], seconds: int, out: Path, more: tuple[str, ...] = 
         place = out / name.replace(" ", "_")
         corpus = place / "corpus"
         corpus.mkdir(parents=True, exist_ok=True)
-        command = [
-            sys.executable,
-            __file__,
-            "--one",
-            name,
-            "--seconds",
-            str(seconds),
-            "--out",
-            str(place),
-            *more,
-        ]
+        command = [sys.executable, __file__, "--one", name, "--seconds", str(seconds), "--out", str(place), *more]
         found = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-        executed = re.findall(
-            r"stat::number_of_executed_units:\s+(\d+)|^#(\d+)\s", found.stderr, re.MULTILINE
-        )
+        executed = re.findall(r"stat::number_of_executed_units:\s+(\d+)|^#(\d+)\s", found.stderr, re.MULTILINE)
         inputs = max((int(a or b) for a, b in executed), default=0)
         coverage = re.findall(r"cov: (\d+)", found.stderr)
-        bugs = sorted(
-            file.name for file in place.iterdir() if file.name.startswith(("crash", "timeout", "oom"))
-        )
+        bugs = sorted(file.name for file in place.iterdir() if file.name.startswith(("crash", "timeout", "oom")))
         table[name] = {"inputs": inputs, "coverage": int(coverage[-1]) if coverage else 0, "bugs": bugs}
         print(
             f"{name:22s} {inputs:9d} inputs, coverage {table[name]['coverage']:6d}, bugs: {', '.join(bugs) or 'none'}"

@@ -58,9 +58,7 @@ def targets(bench):
     found = []
     for node, topic in bench.topics():
         seeds = [bytes(serialize_message(seed)) for seed in bench.seeds(topic)]
-        found.append(
-            (f"{node.get_name()}: {topic}", lambda data, n=node, t=topic: bench.send(n, t, data), seeds)
-        )
+        found.append((f"{node.get_name()}: {topic}", lambda data, n=node, t=topic: bench.send(n, t, data), seeds))
     for node, service in bench.services():
         name = service.srv_name.rpartition("/")[2]
         if name in ("change_state", "stop", "emergency_stop"):  # sound ones end what is tried here
@@ -138,22 +136,14 @@ def by_coverage(tally, seconds: float, corpus: Path, directory: Path) -> None:
         if tally.inputs.total() % 1000 == 0:
             bench.healthy()
 
-    options = [
-        f"-max_total_time={seconds:.0f}",
-        "-max_len=4096",
-        "-timeout=60",
-        "-rss_limit_mb=6000",
-        "-verbosity=0",
-    ]
+    options = [f"-max_total_time={seconds:.0f}", "-max_len=4096", "-timeout=60", "-rss_limit_mb=6000", "-verbosity=0"]
     atheris.Setup([sys.argv[0], *options, str(corpus)], one)
     atheris.Fuzz()
 
 
 def main() -> int:
     """Run; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0, help="the first random number")
     parser.add_argument("--coverage", action="store_true", help="led by coverage")

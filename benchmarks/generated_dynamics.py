@@ -28,11 +28,7 @@ from safe_sysid.studies.experiments.psdm.arms import PSDM_ARMS
 from safe_sysid.studies.experiments.psdm.tables import casadi_code
 
 HERE = Path(__file__).resolve().parent
-CASES = (
-    *(("kr6", n) for n in range(2, 7)),
-    *(("lbr7", n) for n in range(2, 8)),
-    ("sr6ia", 4),
-)
+CASES = (*(("kr6", n) for n in range(2, 7)), *(("lbr7", n) for n in range(2, 8)), ("sr6ia", 4))
 PEER = {"inverse": "inverse", "forward": "forward", "regressor": "regressor"}
 #: How many times faster than the peer the best of ours is to be, at six and seven joints.
 WANTED = {"inverse": 3.0, "forward": 2.0, "regressor": 5.0}
@@ -46,15 +42,7 @@ def build(folder: Path, eigen: list[Path]) -> Path:
     program = folder / "bench"
     flags = [flag for flag in FLAGS if flag not in ("-std=c99", "-fPIC", "-shared")]
     # NDEBUG: as Pinocchio is built for use; without it Eigen checks every index.
-    command = [
-        "g++",
-        "-std=c++17",
-        "-DNDEBUG",
-        "-w",
-        *flags,
-        *(f"-DBOOST_{d}" for d in DEFINES),
-        f"-I{include}",
-    ]
+    command = ["g++", "-std=c++17", "-DNDEBUG", "-w", *flags, *(f"-DBOOST_{d}" for d in DEFINES), f"-I{include}"]
     command += [f"-isystem{place}" for place in (*eigen, Path("/usr/include/eigen3"))]
     subprocess.run([*command, str(HERE / "generated_dynamics.cpp"), "-ldl", "-o", str(program)], check=True)
     return program
@@ -81,10 +69,7 @@ def case(name: str, n: int, program: Path, folder: Path) -> dict:
     text = "\n".join(" ".join(repr(float(x)) for x in line) for line in lines)
     (folder / "arm.txt").write_text(text + "\n" + " ".join(names) + "\n")
     ran = subprocess.run(
-        [str(program), str(folder / "arm.txt"), str(folder / "arm.so")],
-        check=True,
-        capture_output=True,
-        text=True,
+        [str(program), str(folder / "arm.txt"), str(folder / "arm.so")], check=True, capture_output=True, text=True
     )
     return {"arm": name, "joints": n, **json.loads(ran.stdout)}
 
@@ -98,9 +83,7 @@ def poses_at_zero(chain, j: int) -> np.ndarray:
 
 def main() -> int:
     """Run all arms and print what is reached."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--eigen", type=Path, action="append", default=[], metavar="DIR")
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
@@ -114,19 +97,8 @@ def main() -> int:
         options.json.write_text(json.dumps(rows, indent=1))
     console = Console(width=160, highlight=False)
     for function, peer in (("inverse", "RNEA"), ("forward", "ABA"), ("regressor", "its regressor")):
-        table = Table(
-            title=f"{function}: ns a single call (of a state in a batch), Pinocchio's {peer} beside"
-        )
-        for column in (
-            "arm",
-            "joints",
-            "Pinocchio",
-            "PSDM",
-            "recursion",
-            "CasADi",
-            "best is faster by",
-            "wanted",
-        ):
+        table = Table(title=f"{function}: ns a single call (of a state in a batch), Pinocchio's {peer} beside")
+        for column in ("arm", "joints", "Pinocchio", "PSDM", "recursion", "CasADi", "best is faster by", "wanted"):
             table.add_column(column)
         for row in rows:
             ours, base = row["ours"], row["pinocchio"][PEER[function]]

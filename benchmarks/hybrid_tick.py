@@ -28,19 +28,13 @@ def weights(network: str, n: int, rng: np.random.Generator) -> dict[str, np.ndar
     else:
         shapes |= {f"{a}.{b}": (width,) for a in ("norm", "norm_after") for b in ("weight", "bias")}
         shapes |= {"memory.weight_ih_l0": (4 * memory, width), "memory.weight_hh_l0": (4 * memory, memory)}
-        shapes |= {
-            "memory.bias_ih_l0": (4 * memory,),
-            "memory.bias_hh_l0": (4 * memory,),
-            "last.weight": (n, memory),
-        }
+        shapes |= {"memory.bias_ih_l0": (4 * memory,), "memory.bias_hh_l0": (4 * memory,), "last.weight": (n, memory)}
     return {name: 0.1 * rng.normal(size=shape) for name, shape in {**shapes, "last.bias": (n,)}.items()}
 
 
 def main() -> None:
     """Measure and print one JSON object."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--robot", default="kinova_gen3")
     parser.add_argument("--ticks", type=int, default=20_000)
     options = parser.parse_args()
@@ -55,19 +49,14 @@ def main() -> None:
             name, "e2e", 0, tuple(model.joint_names), 1000.0, np.array(model.theta_nominal), scaling,
             {} if network is None else weights(network, n, rng),
         )  # fmt: skip
-        stepping = SteppingModel(
-            learned, model.kinematics, model.theta_nominal, model.friction_transition_velocity
-        )
+        stepping = SteppingModel(learned, model.kinematics, model.theta_nominal, model.friction_transition_velocity)
         residual, taken = HybridResidual(stepping), np.empty(options.ticks)
         motion = 0.5 * np.sin(1e-3 * np.arange(options.ticks)[:, None] + np.arange(n))
         for k in range(options.ticks):
             start = time.perf_counter()
             residual.predict(motion[k], motion[k], motion[k])
             taken[k] = time.perf_counter() - start
-        told[name] = {
-            "median_us": 1e6 * float(np.median(taken)),
-            "p99_us": 1e6 * float(np.quantile(taken, 0.99)),
-        }
+        told[name] = {"median_us": 1e6 * float(np.median(taken)), "p99_us": 1e6 * float(np.quantile(taken, 0.99))}
     print(json.dumps(told))
 
 

@@ -67,9 +67,7 @@ def peer_model(model: RobotModel) -> pin.Model:
     kin, out = model.kinematics, pin.Model()
     for j in range(model.n):
         placement = pin.SE3(np.array(kin.rotation[j]), np.array(kin.translation[j]))
-        out.addJoint(
-            j, pin.JointModelRevoluteUnaligned(np.array(kin.axis[j])), placement, model.joint_names[j]
-        )
+        out.addJoint(j, pin.JointModelRevoluteUnaligned(np.array(kin.axis[j])), placement, model.joint_names[j])
         theta = model.theta_nominal[model.layout.link(j)]
         out.appendBodyToJoint(j + 1, pin.Inertia.FromDynamicParameters(np.array(theta)), pin.SE3.Identity())
     return out
@@ -83,17 +81,9 @@ def compare(before: Path, options: argparse.Namespace) -> None:
         for _ in range(options.rounds):
             for root, found in zip((before.resolve(), here), times, strict=True):
                 script = [sys.executable, str(root / "benchmarks" / "kernels.py"), "--json", str(out)]
-                settings = [
-                    "--robot",
-                    options.robot,
-                    "--runs",
-                    str(options.runs),
-                    *["--short"][: options.short],
-                ]
+                settings = ["--robot", options.robot, "--runs", str(options.runs), *["--short"][: options.short]]
                 environment = {**os.environ, "PYTHONPATH": str(root)}
-                subprocess.run(
-                    [*script, *settings], cwd=root, env=environment, check=True, capture_output=True
-                )
+                subprocess.run([*script, *settings], cwd=root, env=environment, check=True, capture_output=True)
                 for row in json.loads(out.read_text(encoding="utf-8")):
                     found.setdefault(row["ours"], []).append(row["s"])
     table = Table(title=f"{options.robot}, medians of {options.rounds} rounds, in turn")
@@ -107,9 +97,7 @@ def compare(before: Path, options: argparse.Namespace) -> None:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--robot", default="kinova_gen3")
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--json", type=Path)

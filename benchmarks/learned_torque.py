@@ -37,9 +37,7 @@ def seconds(work: Callable[[], object], repeats: int) -> dict[str, float]:
 
 def main() -> None:
     """Measure and print one JSON object."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--joints", type=int, default=7)
     parser.add_argument("--samples", type=int, default=500)
     parser.add_argument("--batch", type=int, default=100)

@@ -60,9 +60,7 @@ def two_machines() -> Iterator[tuple[str, str]]:
             subprocess.run(["ip", "netns", "delete", name], check=False)
 
 
-def inside(
-    namespace: str, command: list[str], environment: dict[str, str], **more: Any
-) -> subprocess.Popen[bytes]:
+def inside(namespace: str, command: list[str], environment: dict[str, str], **more: Any) -> subprocess.Popen[bytes]:
     """Start a command on one of the machines, which has a shared memory of its own."""
     script = 'mount -t tmpfs tmpfs /dev/shm && exec "$@"'
     words = ["ip", "netns", "exec", namespace, "unshare", "--mount", "sh", "-c", script, "sh", *command]
@@ -148,13 +146,10 @@ class Stranger:
         self.probe.listen(Float64MultiArray, "bounds_active", lambda m: setattr(self, "active", m), LATCHED)
         names = lambda: {name for name in self.node.get_node_names() if name != "probe"}  # noqa: E731
         self.attempt(
-            "list nodes",
-            lambda: f"yes: {', '.join(sorted(names()))}" if self.until(lambda: len(names()) > 2) else "no",
+            "list nodes", lambda: f"yes: {', '.join(sorted(names()))}" if self.until(lambda: len(names()) > 2) else "no"
         )
         self.attempt("read joint_states", lambda: "yes" if self.until(lambda: len(heard) > 10) else "no")
-        self.attempt(
-            "read diagnostics, bounds", lambda: "yes" if self.until(lambda: self.active is not None) else "no"
-        )
+        self.attempt("read diagnostics, bounds", lambda: "yes" if self.until(lambda: self.active is not None) else "no")
         self.attempt("publish bounds", self.bounds)
         self.attempt("publish a plan that nobody certified", self.plan)
         self.attempt("publish joint_states of other angles", lambda: self.joint_states(heard))
@@ -167,9 +162,7 @@ class Stranger:
     def _told(self, key: str) -> int:
         return sum(
             int(v.value)
-            for v in (
-                self.probe.diagnostics["controller"].values if "controller" in self.probe.diagnostics else ()
-            )
+            for v in (self.probe.diagnostics["controller"].values if "controller" in self.probe.diagnostics else ())
             if v.key.startswith(f"refused {key}")
         )
 
@@ -192,17 +185,11 @@ class Stranger:
         self.probe.spin(2.0)  # it is seen meanwhile
         before = self._told("bounds")
         publisher.publish(bounds_message(half, half.mid, digest=answer.digest))
-        taken = self.until(
-            lambda: self._told("bounds") > before or self.active.layout.dim[0].label == half.identity
-        )
+        taken = self.until(lambda: self._told("bounds") > before or self.active.layout.dim[0].label == half.identity)
         self.node.destroy_publisher(publisher)
         if taken and self.active.layout.dim[0].label == half.identity:
             return "yes: taken"
-        return (
-            "refused: more than one publisher"
-            if self._told("bounds: more than one publisher")
-            else "not taken"
-        )
+        return "refused: more than one publisher" if self._told("bounds: more than one publisher") else "not taken"
 
     def plan(self) -> str:
         """One that connects, with the digest of the controller itself; there is no planner to contradict it."""
@@ -270,9 +257,7 @@ class Stranger:
         if not self.until(client.service_is_ready):
             return "no: no such service"
         value = ParameterValue(type=2, integer_value=20)
-        answer = client.call_async(
-            SetParameters.Request(parameters=[Parameter(name="reference_every", value=value)])
-        )
+        answer = client.call_async(SetParameters.Request(parameters=[Parameter(name="reference_every", value=value)]))
         if not self.until(answer.done):
             return "no: no answer"
         return f"yes: {answer.result().results[0].successful}"
@@ -317,11 +302,7 @@ def one(config: str, machines: tuple[str, str], scratch: Path) -> dict[str, str]
         if arm.stdout is None or arm.stdout.readline().strip() != b"READY":
             raise RuntimeError("the nodes did not start")
         time.sleep(3.0)
-        ros = {
-            "ROS_DOMAIN_ID": str(DOMAIN),
-            "ROS_AUTOMATIC_DISCOVERY_RANGE": "SUBNET",
-            "ROS_LOG_DIR": str(directory),
-        }
+        ros = {"ROS_DOMAIN_ID": str(DOMAIN), "ROS_AUTOMATIC_DISCOVERY_RANGE": "SUBNET", "ROS_LOG_DIR": str(directory)}
         other = inside(machines[1], [*me, "stranger"], {**path, **ros}, stdout=subprocess.PIPE)
         text, _ = other.communicate(timeout=400.0)
         return dict(json.loads(text.decode().strip().splitlines()[-1]))
@@ -336,9 +317,7 @@ def one(config: str, machines: tuple[str, str], scratch: Path) -> dict[str, str]
 
 def main() -> int:
     """Run; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", action="append", choices=CONFIGS)
     parser.add_argument("--inside", choices=("victim", "stranger"), help=argparse.SUPPRESS)
     parser.add_argument("--directory", type=Path, help=argparse.SUPPRESS)

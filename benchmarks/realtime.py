@@ -85,9 +85,7 @@ def node_main(drive: str, arguments: list[str]) -> int:
 class Node:
     """One process, its output in a file."""
 
-    def __init__(
-        self, name: str, parameters: dict[str, Any], directory: Path, environment: dict[str, str], drive: str
-    ):
+    def __init__(self, name: str, parameters: dict[str, Any], directory: Path, environment: dict[str, str], drive: str):
         self.name, self._log = name, directory / f"{name}.log"
         file = directory / f"{name}.yaml"
         file.write_text(yaml.safe_dump({"/**": {"ros__parameters": parameters}}))
@@ -102,9 +100,7 @@ class Node:
         deadline = time.monotonic() + patience
         while f"READY {self.name}" not in self._log.read_text(errors="replace"):
             if self.process.poll() is not None or time.monotonic() > deadline:
-                raise SystemExit(
-                    f"{self.name} does not start:\n{self._log.read_text(errors='replace')[-3000:]}"
-                )
+                raise SystemExit(f"{self.name} does not start:\n{self._log.read_text(errors='replace')[-3000:]}")
             time.sleep(0.05)
 
     def cpu(self) -> float:
@@ -141,12 +137,7 @@ class Foreman:
 
             self._context = Context()
             domain = int(environment["ROS_DOMAIN_ID"])
-            rclpy.init(
-                context=self._context,
-                domain_id=domain,
-                signal_handler_options=SignalHandlerOptions.NO,
-                args=[],
-            )
+            rclpy.init(context=self._context, domain_id=domain, signal_handler_options=SignalHandlerOptions.NO, args=[])
             self._node = rclpy.create_node("foreman", context=self._context, use_global_arguments=False)
         self._executor = SingleThreadedExecutor(context=self._context)
         self._executor.add_node(self._node)
@@ -210,9 +201,7 @@ def burning(processes: int) -> Iterator[None]:
 # -- one measurement --------------------------------------------------------------------------------------------
 
 
-def measure(
-    scheduling: str, load: str, seconds: float, drive: str = "thread", pin: bool = False
-) -> dict[str, Any]:
+def measure(scheduling: str, load: str, seconds: float, drive: str = "thread", pin: bool = False) -> dict[str, Any]:
     """Start, run, stop and read the logs."""
     from safe_sysid.bring_up.domain import own_domain, ros_environment
 
@@ -255,9 +244,7 @@ def measure(
         "stolen_percent": 100.0 * stolen / wall / (os.cpu_count() or 1),
         "rounds": foreman.counts["rounds"],
         "restarts": foreman.counts["restarts"],
-        "diagnostics": {
-            key: foreman.value("controller", key) for key in foreman.values.get("controller", {})
-        },
+        "diagnostics": {key: foreman.value("controller", key) for key in foreman.values.get("controller", {})},
     }
 
 
@@ -344,11 +331,7 @@ def bare_thread(seconds: float) -> dict[str, Any]:
         if scheduled != "normal":
             os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     values = np.array(late)
-    return {
-        **_quantiles(values),
-        "later_than_500us_percent": 100.0 * float(np.mean(values > 500.0)),
-        "as": scheduled,
-    }
+    return {**_quantiles(values), "later_than_500us_percent": 100.0 * float(np.mean(values > 500.0)), "as": scheduled}
 
 
 # -- tables -----------------------------------------------------------------------------------------------------
@@ -362,35 +345,15 @@ def show(record: dict[str, Any], console: Console) -> None:
         f"p99 {floor['p99']:.0f}, p99.9 {floor['p99.9']:.0f}, max {floor['max']:.0f} us late"
     )
     table = Table(title=title)
-    for name in (
-        "drive",
-        "scheduling",
-        "load",
-        "ticks",
-        "> 1.5 ms",
-        "period p99 / 99.9 / max",
-        "latency p50 / p99",
-    ):
+    for name in ("drive", "scheduling", "load", "ticks", "> 1.5 ms", "period p99 / 99.9 / max", "latency p50 / p99"):
         table.add_column(name + (" ms" if "/" in name else ""), justify="right")
-    for name in (
-        "99.9 / max",
-        "compute p50 / p99",
-        "controller, plant CPU",
-        "stolen",
-        "plans, boxes",
-        "states",
-    ):
+    for name in ("99.9 / max", "compute p50 / p99", "controller, plant CPU", "stolen", "plans, boxes", "states"):
         table.add_column(name, justify="right")
     for row in rows:
         if "error" in row:
             table.add_row(row["drive"], row["scheduling"], row["load"], row["error"])
             continue
-        period, latency, compute, cpu = (
-            row["period_us"],
-            row["latency_us"],
-            row["compute_us"],
-            row["cpu_percent"],
-        )
+        period, latency, compute, cpu = (row["period_us"], row["latency_us"], row["compute_us"], row["cpu_percent"])
         granted = row["granted"]["controller"]
         refused = row["scheduling"] == "fifo" and granted != "" and "FIFO" not in granted
         table.add_row(
@@ -412,20 +375,14 @@ def main() -> int:
     """Measure row by row; the file is written after each."""
     if sys.argv[1:2] == ["node"]:
         return node_main(sys.argv[2], sys.argv[3:])
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, seconds in (("run", 60.0), ("drives", 20.0)):
         command = commands.add_parser(name)
         command.add_argument("--seconds", type=float, default=seconds, help="per row (default: %(default)g)")
         command.add_argument("--scheduling", nargs="+", choices=SCHEDULINGS, default=SCHEDULINGS)
-        command.add_argument(
-            "--load", nargs="+", choices=LOADS, default=LOADS if name == "run" else ("idle", "burn")
-        )
-        command.add_argument(
-            "--pin", action="store_true", help="plant and controller each on a core of its own"
-        )
+        command.add_argument("--load", nargs="+", choices=LOADS, default=LOADS if name == "run" else ("idle", "burn"))
+        command.add_argument("--pin", action="store_true", help="plant and controller each on a core of its own")
         command.add_argument("--json", type=Path, default=None)
         if name == "drives":
             command.add_argument("--drives", nargs="+", choices=DRIVES, default=DRIVES)
@@ -456,12 +413,7 @@ def main() -> int:
         try:
             row = measure(scheduling, load, options.seconds, drive, options.pin)
         except Exception as error:  # a drive that does not answer must not cost the other rows
-            row = {
-                "drive": drive,
-                "scheduling": scheduling,
-                "load": load,
-                "error": f"{type(error).__name__}: {error}",
-            }
+            row = {"drive": drive, "scheduling": scheduling, "load": load, "error": f"{type(error).__name__}: {error}"}
         record["rows"].append(row)
         if options.json is not None:
             options.json.write_text(json.dumps(record, indent=1))
@@ -471,10 +423,7 @@ def main() -> int:
 
 def _processor() -> str:
     lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return next(
-        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
-        platform.machine(),
-    )
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 if __name__ == "__main__":

@@ -51,11 +51,7 @@ FloatArray = NDArray[np.float64]
 ROBOTS = ("kinova_gen3", "ur5e", "franka_panda", "three_joint", "three_joint_wall")
 VERSION = 2  # of what is drawn
 SLICE = 10_000  # poses against an angle that is said to part start and goal
-_CLIMBERS, _ROUNDS, _AROUND = (
-    8,
-    30,
-    25,
-)  # climbs after that: from so many poses, so often, to the best of so many
+_CLIMBERS, _ROUNDS, _AROUND = (8, 30, 25)  # climbs after that: from so many poses, so often, to the best of so many
 _SCALE = {"m": 0.1, "rad": 0.1, "N m": 10.0}  # margins that count the same in a climb
 KNOWN = 0.05  # share of the prior's widths that is left where the payload is known
 _STRIDE, _RESOLUTION = (
@@ -215,9 +211,7 @@ class Witness:
         return verify_plan(plan, self.model, self.box, self.scene, self.gains, threads=1)
 
 
-def pose_at(
-    robot: str, scene: Scene, box: ParameterBox, angle: tuple[int, float], seed: int
-) -> FloatArray | None:
+def pose_at(robot: str, scene: Scene, box: ParameterBox, angle: tuple[int, float], seed: int) -> FloatArray | None:
     """A pose (n,) that may be rested at with one joint at an angle: (joint, rad); None if none is found."""
     model, gains = arm(robot)
     limits, rng = model.limits, np.random.default_rng([seed, 13])
@@ -239,9 +233,7 @@ def pose_at(
             near = np.clip(pose + rng.normal(0.0, width, (_AROUND, model.n)), lower, upper)
             found = misses(near)
             i = int(np.argmin(found))
-            pose, short, width = (
-                (near[i], found[i], width) if found[i] < short else (pose, short, 0.7 * width)
-            )
+            pose, short, width = (near[i], found[i], width) if found[i] < short else (pose, short, 0.7 * width)
             if short <= 0.0:
                 return np.asarray(pose)
     return None
@@ -305,14 +297,10 @@ def summarise(records: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
         return {
             "tasks": len(some),
             "arrived": count("arrived"),
-            "arrived by the last resort": sum(
-                r["status"] == "arrived" and r["plans_of_last_resort"] > 0 for r in some
-            ),
+            "arrived by the last resort": sum(r["status"] == "arrived" and r["plans_of_last_resort"] > 0 for r in some),
             "refused": count("refused"),
             "refused with a witness": sum(bool(r.get("witness")) for r in some),
-            "refused, staying at the goal is not certified": sum(
-                bool(r.get("goal_not_certified")) for r in some
-            ),
+            "refused, staying at the goal is not certified": sum(bool(r.get("goal_not_certified")) for r in some),
             "refused, an angle parts start and goal": sum(bool(r.get("parted")) for r in some),
             "of these, a pose at this angle was found": sum(bool(r.get("reason_refuted")) for r in some),
             "errors": len(some) - count("arrived") - count("refused"),
@@ -331,13 +319,9 @@ def _quantiles(values: list[float]) -> list[float]:
 
 def main() -> int:
     """Run what is missing in the file, then print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--robots", nargs="+", default=ROBOTS)
-    parser.add_argument(
-        "--scenes", default="0:200", help="numbers of the scenes, FIRST:LAST, the last excluded"
-    )
+    parser.add_argument("--scenes", default="0:200", help="numbers of the scenes, FIRST:LAST, the last excluded")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--witness-s", type=float, default=60.0, help="s to look for a witness")
     parser.add_argument("--minutes", type=float, default=None, help="begin no task after so many")

@@ -35,16 +35,7 @@ class Run:
 
     def __init__(self, directory: Path, *options: str) -> None:
         self.log = directory / "demo.log"
-        command = [
-            sys.executable,
-            "-m",
-            "safe_sysid.cli",
-            "demo",
-            "--view",
-            "0",
-            "--out",
-            str(directory / "run"),
-        ]
+        command = [sys.executable, "-m", "safe_sysid.cli", "demo", "--view", "0", "--out", str(directory / "run")]
         with self.log.open("w") as output:
             environment = {**os.environ, "PYTHONPATH": str(ROOT)}
             self._process = subprocess.Popen(
@@ -126,9 +117,7 @@ def views(open_tab: Any, directory: Path) -> None:
 
 def main() -> int:
     """Make them."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("which", nargs="*", choices=("view", "report", []), help="(default: all)")
     which = parser.parse_args().which or ["view", "report"]
     if reason := why_no_browser():

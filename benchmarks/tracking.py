@@ -250,11 +250,7 @@ def run(
     arm = Arm(model, theta, home, np.zeros(n))
     size = 0.0
     if draws["start"] == "border":
-        r = (
-            rng.normal(size=n)
-            if draws["axis"] == "any"
-            else np.eye(n)[rng.integers(n)] * rng.choice([-1.0, 1.0])
-        )
+        r = rng.normal(size=n) if draws["axis"] == "any" else np.eye(n)[rng.integers(n)] * rng.choice([-1.0, 1.0])
         r *= np.sqrt(2.0 * gains.V_start / (r @ arm.inertia(home) @ r)) * (1.0 - 1e-9)
         arm.qd, size = -r, 1.0
     law = law_of(model, gains, how)
@@ -387,19 +383,13 @@ def summarise(lines: list[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> None:
     """Run what is missing, then print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--break", dest="how", choices=BREAKS[1:])
     parser.add_argument("--gears", type=float, default=0.0, help="ratio of motors on moving links; 0: none")
-    parser.add_argument(
-        "--feed-forward", type=float, default=0.0, help="N m that it adds to each joint's torque"
-    )
-    parser.add_argument(
-        "--out", type=Path, required=True, help="one JSON line per run; gone on with if it exists"
-    )
+    parser.add_argument("--feed-forward", type=float, default=0.0, help="N m that it adds to each joint's torque")
+    parser.add_argument("--out", type=Path, required=True, help="one JSON line per run; gone on with if it exists")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     lines = [json.loads(x) for x in options.out.read_text().splitlines()] if options.out.exists() else []
@@ -408,9 +398,7 @@ def main() -> None:
     done, began = {x["run"] for x in lines}, time.perf_counter()
     with Progress(console=Console(stderr=True)) as progress, options.out.open("a") as file:
         for number in progress.track([k for k in range(options.runs) if k not in done]):
-            lines.append(
-                run(number, options.seed, options.how, gears=options.gears, added=options.feed_forward)
-            )
+            lines.append(run(number, options.seed, options.how, gears=options.gears, added=options.feed_forward))
             file.write(json.dumps(lines[-1]) + "\n")
             file.flush()
     found = summarise(lines) | {"seconds": time.perf_counter() - began}

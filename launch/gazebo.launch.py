@@ -33,15 +33,7 @@ from safe_sysid_launch.arm_files import (
     gazebo_differences,
     gazebo_world,
 )
-from safe_sysid_launch.managed import (
-    arm_of,
-    environment,
-    managed_nodes,
-    picture,
-    record,
-    working_directory,
-    write_yaml,
-)
+from safe_sysid_launch.managed import arm_of, environment, managed_nodes, picture, record, working_directory, write_yaml
 
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.robot.scenes.scene import load_scene
@@ -79,9 +71,7 @@ def start(context: LaunchContext) -> list[Any]:
     arm, namespace = arm_of(context), text(context, "namespace").strip("/")
     remarks = _judge(gazebo_differences(arm), text(context, "differences"), str(arm.file))
     directory = working_directory()
-    file = write_yaml(
-        directory / "controllers.yaml", controllers(arm.joint_names, 1.0 / arm.settings.timing.period_s)
-    )
+    file = write_yaml(directory / "controllers.yaml", controllers(arm.joint_names, 1.0 / arm.settings.timing.period_s))
     description = gazebo_description(arm, file, namespace)
     command = f"{EFFORT}/commands"
     return [
@@ -92,9 +82,7 @@ def start(context: LaunchContext) -> list[Any]:
         *_arm(namespace, arm.settings.name, file),
         *record(context),
         *managed_nodes(
-            context,
-            remappings=[("effort_command", command)],
-            parameters={"planner": {"start_on_activation": False}},
+            context, remappings=[("effort_command", command)], parameters={"planner": {"start_on_activation": False}}
         ),
     ]
 
@@ -123,8 +111,7 @@ def _world(context: LaunchContext, directory: Path) -> list[Any]:
     arguments = f"-r {'' if boolean(context, 'gui') else '-s '}{world}"
     path = PathJoinSubstitution([FindPackageShare("ros_gz_sim"), "launch", "gz_sim.launch.py"])
     simulator = IncludeLaunchDescription(
-        PythonLaunchDescriptionSource(path),
-        launch_arguments={"gz_args": arguments, "on_exit_shutdown": "true"}.items(),
+        PythonLaunchDescriptionSource(path), launch_arguments={"gz_args": arguments, "on_exit_shutdown": "true"}.items()
     )
     clock = Node(
         package="ros_gz_bridge",

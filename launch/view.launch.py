@@ -17,9 +17,7 @@ from safe_sysid_launch.arguments import declare, text
 from safe_sysid_launch.arm_files import load_arm
 from safe_sysid_launch.managed import picture
 
-ARGUMENTS = declare(
-    "robot", "namespace", "use_sim_time", "web", "web_port", rviz="true", state_publisher="auto"
-)
+ARGUMENTS = declare("robot", "namespace", "use_sim_time", "web", "web_port", rviz="true", state_publisher="auto")
 
 
 def start(context: LaunchContext) -> list[Any]:

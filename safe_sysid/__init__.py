@@ -50,9 +50,7 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> Any:
     """Import what is asked for when it is asked for: ``safe-sysid --help`` answers before numba is loaded."""
     if name not in __all__:
-        raise AttributeError(
-            f"module 'safe_sysid' has no attribute {name!r}: expected one of {', '.join(__all__)}"
-        )
+        raise AttributeError(f"module 'safe_sysid' has no attribute {name!r}: expected one of {', '.join(__all__)}")
     from safe_sysid import api
 
     return getattr(api, name)

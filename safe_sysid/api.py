@@ -133,9 +133,7 @@ class Intervals:
         """One line: the mass of the payload."""
         low, estimate, high = estimate_text(*self.payload_mass, 3)
         word = "guaranteed" if self.guaranteed else "not guaranteed"
-        return (
-            f"Intervals({self.arm.name}: payload {estimate} kg, in [{low}, {high}] kg, {word}, {self.method})"
-        )
+        return f"Intervals({self.arm.name}: payload {estimate} kg, in [{low}, {high}] kg, {word}, {self.method})"
 
     def __str__(self) -> str:
         """The payload's mass, then one line for each of the ten parameters, rounded outward."""
@@ -267,9 +265,7 @@ def load_arm(robot: str | Path = "kinova_gen3", **settings: Any) -> Arm:
     return Arm(load_robot(str(robot), **{key.replace("__", "."): value for key, value in settings.items()}))
 
 
-def log_from_arrays(
-    arm: Arm, time: ArrayLike, position: ArrayLike, velocity: ArrayLike, effort: ArrayLike
-) -> Log:
+def log_from_arrays(arm: Arm, time: ArrayLike, position: ArrayLike, velocity: ArrayLike, effort: ArrayLike) -> Log:
     """A log from arrays, columns in the order of ``arm.joints``.
 
     Args:
@@ -337,9 +333,7 @@ def identify(
     lower, middle, upper = (
         np.array([getattr(p, key) for p in result.parameters]) for key in ("lower", "nominal", "upper")
     )
-    return Intervals(
-        arm, lower, middle, upper, chosen, result.guaranteed, done.box if proved else None, result, out
-    )
+    return Intervals(arm, lower, middle, upper, chosen, result.guaranteed, done.box if proved else None, result, out)
 
 
 def plan(
@@ -421,9 +415,7 @@ def certify(
     return _told(Planner(arm.model, motion.scene, motion.gains).certificate(asked, box))
 
 
-def simulate(
-    arm: Arm, payload: str = "auto", *, plans: int = 4, scene: str | Path = "open", seed: int = 0
-) -> Run:
+def simulate(arm: Arm, payload: str = "auto", *, plans: int = 4, scene: str | Path = "open", seed: int = 0) -> Run:
     """Identify a payload in simulation: planner, controller, identifier and a MuJoCo arm, without ROS.
 
     Args:
@@ -465,11 +457,7 @@ def verify(
     page = io.StringIO()
     console = Console(file=page, width=120, highlight=False, soft_wrap=True)
     check = Verification(
-        console,
-        None if arm is None else arm.model,
-        None if scene is None else str(scene),
-        lockstep,
-        quiet=True,
+        console, None if arm is None else arm.model, None if scene is None else str(scene), lockstep, quiet=True
     )
     answer = check.check(files)
     return Verdict(answer is Answer.PASS, page.getvalue().rstrip(), answer is Answer.CONDITIONAL)

@@ -181,12 +181,7 @@ def _one_sided(value: Number, digits: int, scale: int | Fraction, places: int | 
 
 
 def _on_one_step(
-    lower: float,
-    estimate: float | None,
-    upper: float,
-    digits: int,
-    scale: int | Fraction,
-    places: int | None,
+    lower: float, estimate: float | None, upper: float, digits: int, scale: int | Fraction, places: int | None
 ) -> tuple[str, str, str]:
     if not lower <= upper:
         raise ParameterError(f"interval [{lower!r}, {upper!r}]: expected lower <= upper")

@@ -244,16 +244,12 @@ class Episode:
             self._say(f"{now:.1f} s: task: {answer.status.value}: {'; '.join(answer.reasons)}")
             return
         self._sequence += 1
-        self._say(
-            f"{now:.1f} s: task: plan {answer.plan.sequence} ends {task.distance:.2f} rad before the goal"
-        )
+        self._say(f"{now:.1f} s: task: plan {answer.plan.sequence} ends {task.distance:.2f} rad before the goal")
         reason = controller.offer_plan(answer.plan, now)
         if reason is not None:
             self.result.refusals.append(f"plan {answer.plan.sequence}: {reason}")
 
-    def _plan(
-        self, sequence: int, start_time: float, state: FloatArray, previous: PlannerResult | None
-    ) -> None:
+    def _plan(self, sequence: int, start_time: float, state: FloatArray, previous: PlannerResult | None) -> None:
         information = sum((p.information for p in self.result.plans), np.zeros((10, 10)))
         answer = next_lesson(
             self.planner,
@@ -270,9 +266,7 @@ class Episode:
         if answer.plan is None:
             self._say(f"plan {sequence}: {answer.status.value}: {'; '.join(answer.reasons)}")
             return
-        self._say(
-            f"plan {sequence}: {answer.certificate.summary() if answer.certificate else answer.status.value}"
-        )
+        self._say(f"plan {sequence}: {answer.certificate.summary() if answer.certificate else answer.status.value}")
 
     def _offer_plan_if_due(self, k: int, per_plan: int, start: float, period: float) -> None:
         """At T_j: hand plan j to the controller, then make plan j + 1 while it is tracked."""

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "ConfigError",
-    "MessageError",
-    "ModelError",
-    "ParameterError",
-    "PlanError",
-    "SafeSysIdError",
-    "short",
-]
+__all__ = ["ConfigError", "MessageError", "ModelError", "ParameterError", "PlanError", "SafeSysIdError", "short"]
 
 _LONGEST = 500  # characters of a value in a message: it may come from a stranger's file
 

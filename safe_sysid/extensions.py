@@ -25,9 +25,7 @@ LAWS: Final[dict[str, str]] = {
     "impedance": "safe_sysid.control.laws.inverse_dynamics:ImpedanceLaw",
 }
 #: ``controller.feed_forward.name``: made from the arm.
-FEED_FORWARDS: Final[dict[str, str]] = {
-    "residual": "safe_sysid.control.feed_forwards:ResidualFeedForward",
-}
+FEED_FORWARDS: Final[dict[str, str]] = {"residual": "safe_sysid.control.feed_forwards:ResidualFeedForward"}
 #: ``controller.feed_forward.residual``: made from the arm and the path of its file.
 RESIDUAL_MODELS: Final[dict[str, str]] = {
     "ripple": "safe_sysid.learning.ripple:TorqueRipple.read",

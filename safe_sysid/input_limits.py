@@ -45,9 +45,7 @@ MAX_XML_BYTES = 16 << 20  # a URDF
 MAX_JSON_BYTES = 64 << 20  # a plan with its witnesses, a run's record
 MAX_MESH_BYTES = 128 << 20
 MAX_ARRAY_BYTES = 2 << 30  # unpacked, all arrays of a file together: a day of 7 joints at 100 Hz
-_MAX_RATIO = (
-    200  # unpacked to packed, above the first megabyte: measurements have noise and pack three to one
-)
+_MAX_RATIO = 200  # unpacked to packed, above the first megabyte: measurements have noise and pack three to one
 _MAX_MEMBERS = 256
 _MAX_LENGTH = 2**40  # of an array in one direction
 #: What numpy's and Python's readers raise on archives and headers that somebody made up.
@@ -88,9 +86,7 @@ def open_regular(path: str | Path, most: int | None = None) -> BinaryIO:
         if stat.S_ISDIR(status.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if not stat.S_ISREG(status.st_mode):
-            raise OSError(
-                errno.EINVAL, "neither a file nor a link to one: expected a regular file", str(path)
-            )
+            raise OSError(errno.EINVAL, "neither a file nor a link to one: expected a regular file", str(path))
         if most is not None and status.st_size > most:
             raise OSError(errno.EFBIG, f"{status.st_size} bytes: expected at most {most}", str(path))
         return open(descriptor, "rb")
@@ -221,11 +217,7 @@ def read_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
             with zipfile.ZipFile(stream) as archive:
                 check_archive(archive, size)
                 names = archive.namelist()
-                return {
-                    name.removesuffix(".npy"): _array(archive, name)
-                    for name in names
-                    if name.endswith(".npy")
-                }
+                return {name.removesuffix(".npy"): _array(archive, name) for name in names if name.endswith(".npy")}
         except ARRAY_ERRORS as error:
             text = " ".join(str(error).split())[:200] or type(error).__name__
             raise ValueError(f"{text}: expected a .npz file") from None
@@ -239,9 +231,7 @@ def _array(archive: zipfile.ZipFile, member: str) -> NDArray[Any]:
             count *= length
         size = count * dtype.itemsize
         if size > archive.getinfo(member).file_size or dtype.kind not in "biufU":
-            raise ValueError(
-                f"{member[:60]}: {size} bytes of type {dtype}: expected numbers or text that are in it"
-            )
+            raise ValueError(f"{member[:60]}: {size} bytes of type {dtype}: expected numbers or text that are in it")
         data = file.read(size)
     if len(data) != size:
         raise ValueError(f"{member[:60]}: ends after {len(data)} of {size} bytes")

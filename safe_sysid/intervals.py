@@ -145,6 +145,4 @@ def matvec_bounds(matrix: FloatArray, vector: FloatArray) -> tuple[FloatArray, F
     matrix, vector = np.asarray(matrix, float), np.asarray(vector, float)
     value = matrix @ vector
     error = _gamma(vector.size) * (np.abs(matrix) @ np.abs(vector)) * (1.0 + 1e-12) + _TINY
-    return value - error * (1 + _EPS) - np.abs(value) * _EPS, value + error * (1 + _EPS) + np.abs(
-        value
-    ) * _EPS
+    return value - error * (1 + _EPS) - np.abs(value) * _EPS, value + error * (1 + _EPS) + np.abs(value) * _EPS

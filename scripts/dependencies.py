@@ -118,12 +118,7 @@ def applies(requirement: Requirement, extras: Iterable[str]) -> bool:
     """True if a requirement counts on Linux with one of our Pythons, for one of these extras."""
     if requirement.marker is None:
         return True
-    here = {
-        "sys_platform": "linux",
-        "platform_system": "Linux",
-        "platform_machine": "x86_64",
-        "os_name": "posix",
-    }
+    here = {"sys_platform": "linux", "platform_system": "Linux", "platform_machine": "x86_64", "os_name": "posix"}
     return any(
         requirement.marker.evaluate(
             {**here, "python_version": python, "python_full_version": f"{python}.9", "extra": extra}
@@ -167,15 +162,11 @@ def told(page: str) -> tuple[dict[str, str], dict[str, bool]]:
     return licences, running
 
 
-def direct_rows(
-    extra: str, pins: dict[str, str], licences: dict[str, str], newest: dict[str, str]
-) -> list[str]:
+def direct_rows(extra: str, pins: dict[str, str], licences: dict[str, str], newest: dict[str, str]) -> list[str]:
     """The table of one extra."""
     arguments = setup_arguments()
     wanted = arguments["extras_require"][extra] if extra else arguments["install_requires"]
-    elsewhere = {
-        name_of(text) for group in GROUPS if group not in ("dev", extra) for text in requirements_of(group)
-    }
+    elsewhere = {name_of(text) for group in GROUPS if group not in ("dev", extra) for text in requirements_of(group)}
     rows = ["| package | for | asked for | tested | newest tried | licence |", "|---|---|---|---|---|---|"]
     for text in sorted(wanted, key=str.casefold):
         name = name_of(text)
@@ -183,13 +174,7 @@ def direct_rows(
             continue
         asked = str(Requirement(text).specifier) or "any"
         asked = ",".join(sorted(asked.split(","), key=lambda part: part.startswith("<")))
-        cells = (
-            USES[name],
-            f"`{asked}`",
-            pins.get(name, "with Python"),
-            newest.get(name, ""),
-            licences[name],
-        )
+        cells = (USES[name], f"`{asked}`", pins.get(name, "with Python"), newest.get(name, ""), licences[name])
         rows.append(f"| `{name}` | " + " | ".join(cells) + " |")
     return rows
 

@@ -75,9 +75,7 @@ def licence_of(package: importlib.metadata.Distribution) -> str:
     known = [text for text in (ALIASES.get(one.lower(), one) for one in said) if fits(text)]
     expression = READ.get(name) or (" AND ".join(dict.fromkeys(known)) if len(known) == len(said) else "")
     if not expression:
-        raise LicenceError(
-            f"{name}: licence {said or 'not given'}; expected one that scripts/licences.py knows"
-        )
+        raise LicenceError(f"{name}: licence {said or 'not given'}; expected one that scripts/licences.py knows")
     return expression
 
 

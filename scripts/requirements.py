@@ -30,10 +30,7 @@ def requirements(extras: Iterable[str]) -> list[str]:
     arguments = setup_arguments()
     return list(
         dict.fromkeys(
-            [
-                *arguments["install_requires"],
-                *(text for extra in extras for text in arguments["extras_require"][extra]),
-            ]
+            [*arguments["install_requires"], *(text for extra in extras for text in arguments["extras_require"][extra])]
         )
     )
 

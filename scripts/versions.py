@@ -118,8 +118,7 @@ def versions_in(venv: Path) -> dict[str, str]:
     """Version of every direct requirement, as it stands in the environment."""
     (site,) = (venv / "lib").glob("python*/site-packages")
     there = {
-        name_of(found.metadata["Name"]): found.version
-        for found in importlib.metadata.distributions(path=[str(site)])
+        name_of(found.metadata["Name"]): found.version for found in importlib.metadata.distributions(path=[str(site)])
     }
     return {name: there[name] for name in sorted({name_of(text) for text in requirements(EXTRAS)})}
 
@@ -177,9 +176,7 @@ def main(arguments: list[str] | None = None) -> int:
         (site,) = (venv / "lib").glob("python*")
     python = site.name.removeprefix("python")
     print(
-        f"{options.which} on Python {python}:",
-        *(f"  {name} {version}" for name, version in versions.items()),
-        sep="\n",
+        f"{options.which} on Python {python}:", *(f"  {name} {version}" for name, version in versions.items()), sep="\n"
     )
     print(json.dumps(result))
     if options.note:

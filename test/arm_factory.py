@@ -10,9 +10,7 @@ import pinocchio as pin
 from safe_sysid.robot.model import Kinematics, Motors
 
 
-def random_arm(
-    n: int, rng: np.random.Generator, slides: float = 0.0
-) -> tuple[Kinematics, pin.Model, np.ndarray]:
+def random_arm(n: int, rng: np.random.Generator, slides: float = 0.0) -> tuple[Kinematics, pin.Model, np.ndarray]:
     """A chain with random axes, placements and links, rotor inertia and friction; theta is (14 n,).
 
     ``slides``: chance of a joint to be prismatic, with a travel of up to half a metre.
@@ -28,8 +26,7 @@ def random_arm(
         axis /= np.linalg.norm(axis)
         quaternion = rng.normal(size=4)
         placement = pin.SE3(
-            pin.Quaternion(quaternion / np.linalg.norm(quaternion)).toRotationMatrix(),
-            rng.uniform(-0.4, 0.4, 3),
+            pin.Quaternion(quaternion / np.linalg.norm(quaternion)).toRotationMatrix(), rng.uniform(-0.4, 0.4, 3)
         )
         kind = pin.JointModelPrismaticUnaligned if prismatic else pin.JointModelRevoluteUnaligned
         model.addJoint(j, kind(axis), placement, f"joint_{j}")
@@ -48,12 +45,7 @@ def random_arm(
         theta.append(link.toDynamicParameters())
     gravity = np.array([0.0, 0.0, -9.81])
     kin = Kinematics.chain(np.array(rotation), np.array(translation), np.array(axes), gravity, travel)
-    friction = [
-        rng.uniform(0.1, 1.0, n),
-        rng.uniform(1.0, 9.0, n),
-        rng.uniform(2.0, 9.0, n),
-        rng.uniform(-1, 1, n),
-    ]
+    friction = [rng.uniform(0.1, 1.0, n), rng.uniform(1.0, 9.0, n), rng.uniform(2.0, 9.0, n), rng.uniform(-1, 1, n)]
     return kin, model, np.concatenate([*theta, *friction])
 
 
@@ -144,9 +136,6 @@ def rotor_arm(n: int, rng: np.random.Generator, slides: float = 0.0, ratios: flo
     for name, (j, ratio) in turns.items():
         jacobian[model.joints[model.getJointId(name)].idx_v, j] = ratio
     motors = Motors(
-        np.array(joints, np.int64),
-        np.array(carriers, np.int64),
-        np.array(gear),
-        np.array(axes).reshape(-1, 3),
+        np.array(joints, np.int64), np.array(carriers, np.int64), np.array(gear), np.array(axes).reshape(-1, 3)
     )
     return RotorArm(kin._replace(motors=motors).read_only, model, jacobian, theta)

@@ -47,9 +47,7 @@ def why_no_browser() -> str:
         import playwright.sync_api  # noqa: F401
     except ImportError:
         return "playwright is not installed: expected the extra dev"
-    return (
-        "" if chromium_path() else "no Chromium: expected the Debian package chromium, or SAFE_SYSID_CHROMIUM"
-    )
+    return "" if chromium_path() else "no Chromium: expected the Debian package chromium, or SAFE_SYSID_CHROMIUM"
 
 
 def needs_browser() -> None:
@@ -77,9 +75,7 @@ class Tab:
         page.on("console", lambda m: self.errors.append(f"console: {m.text}") if m.type == "error" else None)
         page.on("pageerror", lambda error: self.errors.append(f"exception: {error.message}"))
         page.on("request", lambda request: self.requests.append(request.url))
-        page.on(
-            "requestfailed", lambda request: self.errors.append(f"failed: {request.url}: {request.failure}")
-        )
+        page.on("requestfailed", lambda request: self.errors.append(f"failed: {request.url}: {request.failure}"))
 
     def wait(self, condition: Callable[[], Any], what: str, seconds: float = PATIENCE_MS / 1e3) -> Any:
         """Poll until a condition holds; returns what it returned."""

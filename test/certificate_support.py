@@ -11,11 +11,7 @@ import numpy as np
 from identification_plant import noisy, random_arm, simulate, wavy_plans
 
 from safe_sysid.identification.certificates.chain import ChainChecker
-from safe_sysid.identification.certificates.file import (
-    CertificateContext,
-    read_certificate,
-    write_certificate,
-)
+from safe_sysid.identification.certificates.file import CertificateContext, read_certificate, write_certificate
 from safe_sysid.identification.certificates.row_check import LogBook, NamedLog
 from safe_sysid.identification.digest import LogDigest
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
@@ -27,9 +23,7 @@ from safe_sysid.robot.parameters import ParameterBox, inertia_from_com
 from safe_sysid.robot.scenes.scene import config_path
 
 
-def random_model(
-    rng, n, torque=(0.02, 0.02), position=0.0, velocity=0.0, acceleration=50.0, continuous=False
-):
+def random_model(rng, n, torque=(0.02, 0.02), position=0.0, velocity=0.0, acceleration=50.0, continuous=False):
     """(model, truth): an arm with unequal uncertainties and a payload of a few points in its hand."""
     kin, bare = random_arm(rng, n)
     hand = slice(10 * (n - 1), 10 * n)

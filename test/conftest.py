@@ -64,9 +64,7 @@ hypothesis.settings.register_profile(
     database=None,
     print_blob=True,
 )
-hypothesis.settings.register_profile(
-    "explore", parent=hypothesis.settings.get_profile("safe_sysid"), derandomize=False
-)
+hypothesis.settings.register_profile("explore", parent=hypothesis.settings.get_profile("safe_sysid"), derandomize=False)
 hypothesis.settings.load_profile("safe_sysid")
 
 

@@ -9,15 +9,7 @@ import numpy as np
 
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.report.run.logs import (
-    BRAKING,
-    COMMANDED,
-    ControllerLog,
-    PlanEntry,
-    PlantLog,
-    RunLogs,
-    UpdateEntry,
-)
+from safe_sysid.report.run.logs import BRAKING, COMMANDED, ControllerLog, PlanEntry, PlantLog, RunLogs, UpdateEntry
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.margin import Margin
 from safe_sysid.robot.model import RobotModel
@@ -65,9 +57,7 @@ def clean_logs(rng: np.random.Generator | None = None) -> RunLogs:
     torque = 0.5 * r.model.limits.torque * np.sin(3.0 * time[:, None] + phase)
     mode = np.full(TICKS, COMMANDED, np.int8)
     mode[0] = BRAKING
-    plant = PlantLog(
-        time, q_d - e, qd_d - de, torque, torque + 0.01, np.zeros(TICKS, int), mode, r.theta.copy(), ()
-    )
+    plant = PlantLog(time, q_d - e, qd_d - de, torque, torque + 0.01, np.zeros(TICKS, int), mode, r.theta.copy(), ())
     controller = ControllerLog(
         time.copy(),
         q_d.copy(),
@@ -81,24 +71,13 @@ def clean_logs(rng: np.random.Generator | None = None) -> RunLogs:
     lower, upper = r.model.arm_prior.payload_lower, r.model.arm_prior.payload_upper
     truth = r.theta[r.model.arm_prior.layout.payload]
     updates = tuple(
-        UpdateEntry(
-            t, truth + s * (lower - truth), truth, truth + s * (upper - truth), f"0:{i + 1}", "bounds updated"
-        )
+        UpdateEntry(t, truth + s * (lower - truth), truth, truth + s * (upper - truth), f"0:{i + 1}", "bounds updated")
         for i, (t, s) in enumerate([(0.8, 0.6), (1.4, 0.3), (2.2, 0.3)])
     )
     plans = (
         PlanEntry(0, "planned", PLAN_START, HAND_OVER, PLAN_END, "0:0", (0.1,) * n, 3.0, 0.7, margins(0.015)),
         PlanEntry(
-            1,
-            "planned",
-            HAND_OVER,
-            HAND_OVER + 0.6,
-            HAND_OVER + 1.2,
-            "0:1",
-            (0.2,) * n,
-            2.0,
-            0.6,
-            margins(0.035),
+            1, "planned", HAND_OVER, HAND_OVER + 0.6, HAND_OVER + 1.2, "0:1", (0.2,) * n, 2.0, 0.6, margins(0.035)
         ),
     )
     return RunLogs(plant, controller, updates, plans)

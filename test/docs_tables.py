@@ -24,9 +24,7 @@ def prose(text: str) -> str:
 
 def table(page: str, heading: str, column: str) -> list[dict[str, str]]:
     """Rows of the table under a heading that has this as its first column; column titles to cells."""
-    section = re.split(rf"^#+ {re.escape(heading)}\n", (DOCS / page).read_text(encoding="utf-8"), flags=re.M)[
-        1
-    ]
+    section = re.split(rf"^#+ {re.escape(heading)}\n", (DOCS / page).read_text(encoding="utf-8"), flags=re.M)[1]
     section = re.split(r"^#+ ", section, flags=re.M)[0]
     lines = iter(section.splitlines())
     for line in lines:

@@ -94,9 +94,7 @@ class FaultBench:
 
     def _new_plant(self) -> Plant:
         payload = payload_from_spec(self.payload)
-        return build_plant(
-            self.model, payload, load_scene("open"), 5, noise="adversarial", actuator="adversarial"
-        )
+        return build_plant(self.model, payload, load_scene("open"), 5, noise="adversarial", actuator="adversarial")
 
     def _on_command(self, message: Float64MultiArray) -> None:
         stamp, torque = read_command(message, self.model.n)
@@ -114,10 +112,7 @@ class FaultBench:
         return message
 
     def tick(
-        self,
-        change: Callable[[JointState], object] | None = None,
-        answered: bool = True,
-        lose: bool = False,
+        self, change: Callable[[JointState], object] | None = None, answered: bool = True, lose: bool = False
     ) -> None:
         """One period under the last command; the measurement that follows, changed or not; and its answer.
 
@@ -277,8 +272,6 @@ class FaultBench:
             rate=float(rate),
             torque=float((np.abs(truth["tau_applied"]) / limits.torque).max()),
             velocity=float((np.abs(truth["qd"]) / limits.velocity).max()),
-            position=bool(
-                np.all((truth["q"] > limits.position_lower) & (truth["q"] < limits.position_upper))
-            ),
+            position=bool(np.all((truth["q"] > limits.position_lower) & (truth["q"] < limits.position_upper))),
             gap=int(np.count_nonzero(truth["mode"] != COMMANDED)),
         )

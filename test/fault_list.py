@@ -179,22 +179,14 @@ FAULTS = (
     Fault("plan for another payload", lambda b: _plan(b, 60, box="77:0"), refused=True),
     Fault("box that is not nested", lambda b: _box(b, "wider"), refused=True),
     Fault("one NaN", lambda b: b.tick(NAN, answered=False), refused=True),
-    Fault(
-        "NaN for 60 ms", lambda b: b.run(60, change=NAN, answered=False), _GAP, "V is at least|no meas", True
-    ),
-    Fault(
-        "joint misnamed",
-        lambda b: b.tick(lambda m: m.name.__setitem__(2, "joint"), answered=False),
-        refused=True,
-    ),
+    Fault("NaN for 60 ms", lambda b: b.run(60, change=NAN, answered=False), _GAP, "V is at least|no meas", True),
+    Fault("joint misnamed", lambda b: b.tick(lambda m: m.name.__setitem__(2, "joint"), answered=False), refused=True),
     Fault("no measurement for 5 ms", lambda b: b.silence(5)),
     Fault("no measurement for 15 ms", lambda b: b.silence(15)),
     Fault("no measurement for 60 ms", lambda b: b.silence(60), _GAP, "V is at least|no measurement"),
     Fault("no measurement for 2 s", lambda b: b.silence(2000), _GAP, "V is at least|no measurement"),
     Fault(
-        "position jumps by 0.05 rad once",
-        lambda b: b.tick(_entry("position", 2, 0.05, add=True)),
-        reason="jumped by",
+        "position jumps by 0.05 rad once", lambda b: b.tick(_entry("position", 2, 0.05, add=True)), reason="jumped by"
     ),
     Fault(
         "position jumps for good",
@@ -220,12 +212,7 @@ FAULTS = (
     Fault("parameters set at run time", _parameters),
     Fault("stop", _stop, reason="stop requested"),
     Fault("commands lost for 10 ms", lambda b: b.run(10, lose=True), _MAYBE),
-    Fault(
-        "commands lost for 60 ms",
-        lambda b: b.run(60, lose=True),
-        FAULT,
-        "commands do not reach|V is at least",
-    ),
+    Fault("commands lost for 60 ms", lambda b: b.run(60, lose=True), FAULT, "commands do not reach|V is at least"),
     Fault("plant restarted", _restart_plant, FAULT, "went back"),
     Fault("payload released after a reset", _announced_exchange),
     Fault("payload released without one", lambda b: _exchange(b, NO_PAYLOAD), _MAYBE),
@@ -242,10 +229,7 @@ FAULTS = (
         states=_INACTIVE,
     ),
     Fault(
-        "start with efforts in mN m",
-        lambda b: _start_with(b, _effort(1e3), "in mN m"),
-        refused=True,
-        states=_INACTIVE,
+        "start with efforts in mN m", lambda b: _start_with(b, _effort(1e3), "in mN m"), refused=True, states=_INACTIVE
     ),
     Fault(
         "start without torque",

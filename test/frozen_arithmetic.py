@@ -130,11 +130,7 @@ def _linear_program() -> list[np.ndarray]:
     lp.col_cost_, lp.col_lower_, lp.col_upper_ = c, np.full(25, -5.0), np.full(25, 5.0)
     lp.row_lower_, lp.row_upper_ = np.full(60, -1.0), np.full(60, 1.5)
     columns = scipy.sparse.csc_matrix(a)
-    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = (
-        columns.indptr,
-        columns.indices,
-        columns.data,
-    )
+    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = (columns.indptr, columns.indices, columns.data)
     solver = highspy.Highs()
     solver.setOptionValue("output_flag", False)
     solver.passModel(lp)
@@ -147,9 +143,7 @@ def _cone_program() -> np.ndarray:
     """A semidefinite and linear program of the size that physical consistency makes."""
     n, half = 10, 10
     a = np.vstack([_numbers(30, n), np.eye(n), -np.eye(n), -_numbers(half, n)])
-    b = np.concatenate(
-        [np.full(30, 2.0), np.full(2 * n, 3.0), [4.0, 0.1, 4.0, 0.1, 0.1, 4.0, 0.1, 0.1, 0.1, 4.0]]
-    )
+    b = np.concatenate([np.full(30, 2.0), np.full(2 * n, 3.0), [4.0, 0.1, 4.0, 0.1, 0.1, 4.0, 0.1, 0.1, 0.1, 4.0]])
     cones = [clarabel.NonnegativeConeT(30 + 2 * n), clarabel.PSDTriangleConeT(4)]
     settings = clarabel.DefaultSettings()
     settings.verbose = False

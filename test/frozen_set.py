@@ -27,11 +27,7 @@ from safe_sysid.control.law import ModelInUse
 from safe_sysid.control.laws import make_law
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.certificates.chain import ChainChecker
-from safe_sysid.identification.certificates.file import (
-    CertificateContext,
-    read_certificate,
-    write_certificate,
-)
+from safe_sysid.identification.certificates.file import CertificateContext, read_certificate, write_certificate
 from safe_sysid.identification.certificates.row_check import LogBook, NamedLog
 from safe_sysid.identification.digest import LogDigest, log_digest
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
@@ -164,9 +160,7 @@ def log_outcome(case: LogCase) -> Outcome:
             result = first.update(final=True)
             bounds = (result.box.payload_lower, result.nominal, result.box.payload_upper)
             path = Path(folder) / "bounds.yaml"
-            write_bounds(
-                path, bounds_of(model, bounds, (0, result.box.seq), "sdp", True, "certificate_0_00001.json")
-            )
+            write_bounds(path, bounds_of(model, bounds, (0, result.box.seq), "sdp", True, "certificate_0_00001.json"))
             known = KnownBounds(path, model)
             data = data[len(data) // 2 :]
         options, of_tare = {}, ()
@@ -197,23 +191,17 @@ def log_outcome(case: LogCase) -> Outcome:
                 context = CertificateContext(
                     model, errors, result.box.epoch, result.box.seq, seen.hexdigest(), seen.count, "frozen", *of_tare
                 )  # fmt: skip
-                paths.append(
-                    write_certificate(Path(folder), result.proof, context, paths[-1] if paths else None)
-                )
+                paths.append(write_certificate(Path(folder), result.proof, context, paths[-1] if paths else None))
         out |= {
             "lower": hexadecimal(shown.box.payload_lower), "upper": hexadecimal(shown.box.payload_upper),
             "nominal": hexadecimal(shown.nominal),
         }  # fmt: skip
         if case.checked:
-            books = [
-                LogBook([NamedLog("log", model.joint_names, x)]) for x in (data, tare_data) if x is not None
-            ]
+            books = [LogBook([NamedLog("log", model.joint_names, x)]) for x in (data, tare_data) if x is not None]
             checker = ChainChecker(model, books[0], tare_logs=books[1] if case.tare else None)
             verdicts = list(checker.check([read_certificate(path) for path in paths]))
             out["proved"] = [v.reason or "proved" for v in verdicts]
-            out["bits"]["checker"] = digest(
-                *(x for v in verdicts for x in (v.proved_lower, v.proved_upper, v.spare))
-            )
+            out["bits"]["checker"] = digest(*(x for v in verdicts for x in (v.proved_lower, v.proved_upper, v.spare)))
     return out
 
 
@@ -255,10 +243,7 @@ def part_of(box: ParameterBox, share: float) -> ParameterBox:
     """The box with theta_e's intervals shrunk about their middles."""
     if share == 1.0:
         return box
-    middle, half = (
-        0.5 * (box.payload_lower + box.payload_upper),
-        0.5 * (box.payload_upper - box.payload_lower),
-    )
+    middle, half = (0.5 * (box.payload_lower + box.payload_upper), 0.5 * (box.payload_upper - box.payload_lower))
     return box.with_payload(middle - share * half, middle + share * half, box.seq + 1)
 
 
@@ -362,11 +347,7 @@ def _task(arm_name: str, most: int) -> list[Outcome]:
     model, scene = arm(arm_name), scene_of(arm_name)
     options = PlannerOptions(starts=4, keep=1, certificates=2)
     planner = Planner(
-        model,
-        scene,
-        gains_of(arm_name),
-        model.settings.planner.model_copy(update={"iteration_budget": 10}),
-        options,
+        model, scene, gains_of(arm_name), model.settings.planner.model_copy(update={"iteration_budget": 10}), options
     )
     q = scene.start_for(model)
     task = TaskPlanner(planner, q + 0.3 * np.linspace(1.0, -1.0, model.n), looks=2000)

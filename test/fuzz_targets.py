@@ -112,9 +112,7 @@ def _arm(more: str = "") -> bytes:
         '<axis xyz="0 1 0"/><limit lower="-2" upper="2" effort="10" velocity="1"/></joint>'
         for j, p in zip(JOINTS, parents, strict=True)
     )
-    tool = (
-        '<link name="tool0"/><joint name="t" type="fixed"><parent link="l_b"/><child link="tool0"/></joint>'
-    )
+    tool = '<link name="tool0"/><joint name="t" type="fixed"><parent link="l_b"/><child link="tool0"/></joint>'
     return f'<?xml version="1.0"?><robot name="r">{links}{joints}{tool}{more}</robot>'.encode()
 
 
@@ -198,30 +196,9 @@ def _npz() -> tuple[bytes, ...]:
 
 
 def _tare() -> tuple[bytes, ...]:
-    names = (
-        "matrix",
-        "target",
-        "slack",
-        "sigma",
-        "parts",
-        "start",
-        "end",
-        "joint",
-        "first",
-        "last",
-        "ramp",
-        "box_seq",
-    )
+    names = ("matrix", "target", "slack", "sigma", "parts", "start", "end", "joint", "first", "last", "ramp", "box_seq")
     arrays: dict[str, Any] = {name: np.zeros(1) for name in (*names, "drift", "before", "after")}
-    head = {
-        "schema": 1,
-        "robot": "r",
-        "arm": {},
-        "log_hash": "0",
-        "errors": {},
-        "samples": 3,
-        "joint_names": ["a"],
-    }
+    head = {"schema": 1, "robot": "r", "arm": {}, "log_hash": "0", "errors": {}, "samples": 3, "joint_names": ["a"]}
     out = io.BytesIO()
     np.savez(out, json=np.array(json.dumps(head)), **arrays)
     return (out.getvalue(),)
@@ -267,14 +244,7 @@ def _plan() -> tuple[bytes, ...]:
         "gains": {},
     }
     knots = [[[0.0], [0.0], [0.0]], [[1.0], [0.0], [0.0]]]
-    head["plan"] = {
-        "sequence": 0,
-        "start_time": 0.0,
-        "t_plan": 1.0,
-        "times": [0.0, 1.0],
-        "knots": knots,
-        "k": [0.5],
-    }
+    head["plan"] = {"sequence": 0, "start_time": 0.0, "t_plan": 1.0, "times": [0.0, 1.0], "knots": knots, "k": [0.5]}
     head["box"] = {"epoch": 0, "seq": 0, "lower": [0.0] * 14, "upper": [1.0] * 14}
     claim = {"smallest": 0.1, "unit": "m", "time": 0.0, "culprit": "x"}
     head["certificate"] = {"intervals": 1, "clearance_margin": 0.0, "families": {"torque": claim}}
@@ -283,12 +253,7 @@ def _plan() -> tuple[bytes, ...]:
 
 
 def _certificate() -> tuple[bytes, ...]:
-    head: dict[str, Any] = {
-        "schema": "safe_sysid/identification-certificate/1",
-        "epoch": 0,
-        "seq": 0,
-        "method": "lp",
-    }
+    head: dict[str, Any] = {"schema": "safe_sysid/identification-certificate/1", "epoch": 0, "seq": 0, "method": "lp"}
     head |= {
         "robot": {"urdf": {"joint_names": ["a"]}},
         "log": {"sha256": "0" * 64, "samples": 1},
@@ -296,8 +261,7 @@ def _certificate() -> tuple[bytes, ...]:
     }
     head["arrays"] = {"sha256": "0" * 64, "rows": 1, "cuts": 0}
     head["bounds"] = [
-        {"name": n, "unit": u, "lower": 0.0, "upper": 1.0}
-        for n, u in zip(PAYLOAD_NAMES, PAYLOAD_UNITS, strict=True)
+        {"name": n, "unit": u, "lower": 0.0, "upper": 1.0} for n, u in zip(PAYLOAD_NAMES, PAYLOAD_UNITS, strict=True)
     ]
     return (json.dumps(head).encode(),)
 
@@ -373,11 +337,7 @@ TARGETS: dict[str, Target] = {
         ),
         Target("mesh stl", ".stl", read_mesh, _stl, BYTES),
         Target(
-            "mesh obj",
-            ".obj",
-            read_mesh,
-            lambda: (OBJ,),
-            (b"f ", b"v ", b"99999999999", b"-1", b"/", b"nan", b"1e400"),
+            "mesh obj", ".obj", read_mesh, lambda: (OBJ,), (b"f ", b"v ", b"99999999999", b"-1", b"/", b"nan", b"1e400")
         ),
         Target(
             "mesh ply",
@@ -386,13 +346,7 @@ TARGETS: dict[str, Target] = {
             lambda: PLY,
             (*BYTES, b"element x 9999999999\n", b"property list int int y\n"),
         ),
-        Target(
-            "mesh dae",
-            ".dae",
-            read_mesh,
-            lambda: (DAE,),
-            (*XML_WORDS, b'"4000000000"', b"<node>", b"<polygons>"),
-        ),
+        Target("mesh dae", ".dae", read_mesh, lambda: (DAE,), (*XML_WORDS, b'"4000000000"', b"<node>", b"<polygons>")),
         Target(
             "mesh path",
             "",

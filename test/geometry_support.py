@@ -29,9 +29,7 @@ def write_obj(path: str, vertices: np.ndarray, triangles: np.ndarray) -> None:
 
 def write_stl(path: str, vertices: np.ndarray, triangles: np.ndarray) -> None:
     """A mesh as a binary STL file."""
-    record = np.zeros(
-        len(triangles), dtype=[("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("attribute", "<u2")]
-    )
+    record = np.zeros(len(triangles), dtype=[("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("attribute", "<u2")])
     record["corners"] = vertices[triangles]
     with open(path, "wb") as file:
         file.write(b"\0" * 80 + np.uint32(len(triangles)).tobytes() + record.tobytes())

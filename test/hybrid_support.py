@@ -37,9 +37,7 @@ def made_up(model: RobotModel, name: str = "rbd_sign_lstm", seed: int = 0, size:
         np.full(n, -10.0), np.linspace(5.0, 20.0, n),
     )  # fmt: skip
     rigid = None if name == "lstm" else theta
-    return Learned(
-        name, "e2e", seed, tuple(model.joint_names), 1000.0, rigid, scaling, weights, {"robot": model.name}
-    )
+    return Learned(name, "e2e", seed, tuple(model.joint_names), 1000.0, rigid, scaling, weights, {"robot": model.name})
 
 
 def by_numpy(learned: Learned, states: np.ndarray) -> np.ndarray:
@@ -68,9 +66,7 @@ def by_numpy(learned: Learned, states: np.ndarray) -> np.ndarray:
         else:
             a = normalised(rectified(normalised(a, "norm")), "norm_after")
             gates = w["memory.weight_ih_l0"] @ a + w["memory.bias_ih_l0"]
-            write, keep, new, read = np.split(
-                gates + w["memory.weight_hh_l0"] @ hidden + w["memory.bias_hh_l0"], 4
-            )
+            write, keep, new, read = np.split(gates + w["memory.weight_hh_l0"] @ hidden + w["memory.bias_hh_l0"], 4)
             cell = sigma(keep) * cell + sigma(write) * np.tanh(new)
             hidden = sigma(read) * np.tanh(cell)
         out[k] = (w["last.weight"] @ hidden + w["last.bias"]) * s.torque_range

@@ -54,9 +54,7 @@ class Attack:
             a = ref[2] + 40.0 * (ref[1] - v) + 400.0 * (ref[0] - q)
             return bodies.torque(q, v, a) + friction(v) + chatter * self.rng.uniform(-1, 1, n)
 
-        events = sorted(
-            [(t, 0, k) for k, t in enumerate(self.t)] + [(t, 1, k) for k, t in enumerate(switches)]
-        )
+        events = sorted([(t, 0, k) for k, t in enumerate(self.t)] + [(t, 1, k) for k, t in enumerate(switches)])
         now = events[0][0]
         q, v = wave.state(now)[:2]
         tau = law(now, q, v)
@@ -98,14 +96,10 @@ class Attack:
         s_q, s_v, s_tau, s_t = signs[:n].T, signs[n : 2 * n].T, signs[2 * n : 3 * n].T, signs[3 * n]
         torque = self.torque + s_tau * (e.torque_abs + e.torque_drift + e.torque_rel * np.abs(self.torque))
         if e.torque_source == "command":  # the torque errs by so much of the command: the other way round
-            torque = self.torque / (1.0 + 0.999 * s_tau * e.torque_rel) + s_tau * (
-                e.torque_abs + e.torque_drift
-            )
+            torque = self.torque / (1.0 + 0.999 * s_tau * e.torque_rel) + s_tau * (e.torque_abs + e.torque_drift)
             torque = np.where(
                 np.abs(torque - self.torque)
-                <= np.maximum(np.abs(torque), np.abs(self.torque)) * e.torque_rel
-                + e.torque_abs
-                + e.torque_drift,
+                <= np.maximum(np.abs(torque), np.abs(self.torque)) * e.torque_rel + e.torque_abs + e.torque_drift,
                 torque,
                 self.torque,
             )
@@ -181,17 +175,10 @@ class SmoothAttack(Attack):
         values = np.array([torque(t) for t in grid])
         self.rate = 1.02 * np.abs(np.diff(values, axis=0)).max(axis=0) / (grid[1] - grid[0])
         states = np.array([wave.state(t) for t in grid])
-        self.acceleration, self.jerk = (
-            np.abs(states[:, 2]).max(axis=0),
-            1.02 * np.abs(states[:, 3]).max(axis=0),
-        )
+        self.acceleration, self.jerk = (np.abs(states[:, 2]).max(axis=0), 1.02 * np.abs(states[:, 3]).max(axis=0))
         self.q, self.qd = np.array([wave.state(t)[:2] for t in self.t]).swapaxes(0, 1)
         self.torque = np.array([torque(t) for t in switches])
 
     def errors(self, **changes):
-        declared = {
-            "effort": "sampled",
-            "torque_rate": self.rate,
-            "torque_source": "link" if self.link else "motor",
-        }
+        declared = {"effort": "sampled", "torque_rate": self.rate, "torque_source": "link" if self.link else "motor"}
         return super().errors(**(declared | changes))

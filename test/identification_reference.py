@@ -105,9 +105,7 @@ class Derivatives:
             # Degree two in q_j: five samples determine a0 + a1 cos + b1 sin + a2 cos 2 + b2 sin 2; b1 + 2 b2 is wanted.
             angles = 2.0 * np.pi * np.arange(5) / 5
             samples = np.array([g(q + a * np.eye(n)[j])[:, inertial] for a in angles])
-            basis = np.stack(
-                [angles * 0 + 1, np.cos(angles), np.sin(angles), np.cos(2 * angles), np.sin(2 * angles)]
-            )
+            basis = np.stack([angles * 0 + 1, np.cos(angles), np.sin(angles), np.cos(2 * angles), np.sin(2 * angles)])
             coefficients = np.einsum("ab,bij->aij", np.linalg.inv(basis.T), samples)
             return coefficients[2] + 2.0 * coefficients[4]
 
@@ -118,9 +116,7 @@ class Derivatives:
             columns[0].append(bound(slope(lambda x: dynamics_of(kin).momentum_regressor(x, qd), j)))
             columns[1].append(bound(dynamics_of(kin).momentum_regressor(q, unit)[:, inertial]))
             columns[2].append(bound(slope(lambda x: dynamics_of(kin).momentum_rate_regressor(x, qd), j)))
-            up, down = (
-                dynamics_of(kin).momentum_rate_regressor(q, qd + s * unit)[:, inertial] for s in (1, -1)
-            )
+            up, down = (dynamics_of(kin).momentum_rate_regressor(q, qd + s * unit)[:, inertial] for s in (1, -1))
             columns[3].append(bound(0.5 * (up - down)))
         self.p_q, self.p_qd, self.f_q, self.f_qd = (np.stack(c, axis=1) for c in columns)
         gravity = [
@@ -187,9 +183,7 @@ def reference_row(kin, box, e, data, first, last, ramp):
         by_q, by_v = delta / h, 0.5 * (qd[k] + qd[k + 1])
         acc = e.acceleration
         if e.jerk is not None:
-            acc = np.minimum(
-                acc, (np.abs(qd[k + 1] - qd[k]) + 2 * dv) / (h * (1 - ratio)) + 0.5 * e.jerk * longest
-            )
+            acc = np.minimum(acc, (np.abs(qd[k + 1] - qd[k]) + 2 * dv) / (h * (1 - ratio)) + 0.5 * e.jerk * longest)
         rho_q = 2 * dq / h + (np.abs(by_q) + 2 * dq / h) * ratio / (1 - ratio)
         rho_v = 0.25 * acc * longest
         if e.jerk is not None:
@@ -286,9 +280,7 @@ def reference_row(kin, box, e, data, first, last, ramp):
                 after["tau"] - before["tau"] + (after["f"] - before["f"]) @ mid
                 - (after["sign"] - before["sign"]) * fc_mid
             )  # fmt: skip
-            change += (
-                np.abs(after["f"] - before["f"]) @ rad + after["loose"] + before["loose"] + jump * fc_rad
-            )
+            change += np.abs(after["f"] - before["f"]) @ rad + after["loose"] + before["loose"] + jump * fc_rad
             change += ((after["sign"] == 0) * 1.0 + (before["sign"] == 0)) * fc
             parts[:, 8] += sigma * min(p[k], p[k - 1]) * change
             if ramp > 0:
@@ -318,7 +310,6 @@ def reference_row(kin, box, e, data, first, last, ramp):
         spread = np.max((tau + noise)[near], axis=0) - np.min((tau - noise)[near], axis=0)
         jumps = np.sum(np.abs(np.diff(tau, axis=0)) + noise[1:] + noise[:-1], axis=0)
         parts[:, 2] = (
-            e.torque_delay * (0.5 * variation + deviation) * spread
-            + e.torque_jitter * (1 + deviation) * jumps
+            e.torque_delay * (0.5 * variation + deviation) * spread + e.torque_jitter * (1 + deviation) * jumps
         )
     return matrix, target, parts

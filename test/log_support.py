@@ -63,9 +63,7 @@ def csv_columns(measurements, style, order=None, joints=JOINTS):
     return {style(word, joints[j], j): values[:, j] for j in order for word, values in words.items()}
 
 
-def write_bag(
-    path, measurements, names, columns, plugin="mcap", topic="/joint_states", more=(), compression=None
-):
+def write_bag(path, measurements, names, columns, plugin="mcap", topic="/joint_states", more=(), compression=None):
     """A bag; ``columns[i]`` says which joint ``names[i]`` is, -1 for a stranger. ``more``: (topic, type, messages)."""
     from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin, Writer
     from rosbags.typesys import Stores, get_typestore

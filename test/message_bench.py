@@ -79,9 +79,7 @@ class _Ear:
         self.heard: Any = None
 
     def publish(self, message: Any) -> None:
-        self.heard = (
-            deserialize_message(message, Float64MultiArray) if isinstance(message, bytes) else message
-        )
+        self.heard = deserialize_message(message, Float64MultiArray) if isinstance(message, bytes) else message
 
 
 class MessageBench:
@@ -184,9 +182,7 @@ class MessageBench:
                 messages.empty_plan_message(at, box.identity, names, at + 500 * MS, digest),
             ]
         if topic == "goal_joints":
-            return [
-                JointTrajectory(joint_names=names, points=[JointTrajectoryPoint(positions=home.tolist())] * 3)
-            ]
+            return [JointTrajectory(joint_names=names, points=[JointTrajectoryPoint(positions=home.tolist())] * 3)]
         if topic == "goal_pose":
             pose = PoseStamped()
             pose.header.frame_id, pose.pose.orientation.w = "world", 1.0
@@ -337,9 +333,7 @@ def request_of(rng: random.Random, service: Service) -> Any:
     """A request, sound or nearly so. Of transitions only those that do not exist: the others are not broken."""
     request = service.srv_type.Request()
     fields: dict[str, Callable[[], Any]] = {
-        "names": lambda: [
-            rng.choice((*TEXTS, "robot", "plans", "realtime.nice")) for _ in range(rng.randrange(4))
-        ],
+        "names": lambda: [rng.choice((*TEXTS, "robot", "plans", "realtime.nice")) for _ in range(rng.randrange(4))],
         "prefixes": lambda: [rng.choice((*TEXTS, "realtime"))],
         "depth": lambda: rng.choice((0, 1, 2**63)),
         "parameters": lambda: [_parameter(rng) for _ in range(rng.randrange(4))],
@@ -358,15 +352,5 @@ def _parameter(rng: random.Random) -> Parameter:
     value.double_value, value.integer_value = rng.choice(FLOATS), rng.choice((0, -1, 2**63 - 1, -(2**63)))
     value.string_value, value.bool_value = rng.choice(TEXTS), rng.random() < 0.5
     value.double_array_value = [rng.choice(FLOATS)] * rng.randrange(4)
-    names = (
-        "robot",
-        "plans",
-        "markers",
-        "use_sim_time",
-        "reference_every",
-        "realtime.nice",
-        "payload_to_attach",
-    )
-    return Parameter(
-        name=rng.choice((*TEXTS, *names, "robot_settings.planner.t_p", "cost", "run_dir")), value=value
-    )
+    names = ("robot", "plans", "markers", "use_sim_time", "reference_every", "realtime.nice", "payload_to_attach")
+    return Parameter(name=rng.choice((*TEXTS, *names, "robot_settings.planner.t_p", "cost", "run_dir")), value=value)

@@ -22,14 +22,7 @@ from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
-__all__ = [
-    "AttackResult",
-    "attack_clearance",
-    "attack_torque",
-    "body_distance",
-    "sample_symbols",
-    "states_of",
-]
+__all__ = ["AttackResult", "attack_clearance", "attack_torque", "body_distance", "sample_symbols", "states_of"]
 
 FloatArray = NDArray[np.float64]
 
@@ -87,9 +80,7 @@ def states_of(
 
 def _desired(trajectory: QuinticTrajectory, times: FloatArray) -> FloatArray:
     """(N, 3, n) position, velocity, acceleration: :meth:`QuinticTrajectory.state` for many times."""
-    segment = np.clip(
-        np.searchsorted(trajectory.times, times, side="right") - 1, 0, len(trajectory.times) - 2
-    )
+    segment = np.clip(np.searchsorted(trajectory.times, times, side="right") - 1, 0, len(trajectory.times) - 2)
     local = (times - trajectory.times[segment])[:, None]
     c = np.moveaxis(trajectory.coefficients[segment], -1, 0)
     out = []
@@ -142,15 +133,11 @@ def attack_torque(
         goal = np.repeat(np.arange(goals), population)
         rows = np.arange(len(x))
         best = np.full(goals, -np.inf)
-        limit = np.concatenate(
-            [enclosure.torque[cell, :, 1], -enclosure.torque[cell, :, 0], enclosure.measure[[cell]]]
-        )
+        limit = np.concatenate([enclosure.torque[cell, :, 1], -enclosure.torque[cell, :, 0], enclosure.measure[[cell]]])
         for step in range(steps + 1):
             all_values, motion = values(cell, x)
             best = np.maximum(best, all_values.max(axis=0))
-            for found, ranges in zip(
-                motion[1:4], (enclosure.qd, enclosure.qd_a, enclosure.qdd_a), strict=True
-            ):
+            for found, ranges in zip(motion[1:4], (enclosure.qd, enclosure.qd_a, enclosure.qdd_a), strict=True):
                 over = np.maximum(ranges[cell, :, 0] - found, found - ranges[cell, :, 1])
                 excess[2] = max(excess[2], float(over.max()))
             if step == steps:
@@ -233,9 +220,9 @@ def attack_clearance(
                     moved = x.copy()
                     moved[i] += 1e-4
                     slope[i] = distance(moved) - found
-                trial = _project(
-                    (x - 1.5 * 0.8**step * slope / max(float(np.linalg.norm(slope)), 1e-300))[None, :], n
-                )[0]
+                trial = _project((x - 1.5 * 0.8**step * slope / max(float(np.linalg.norm(slope)), 1e-300))[None, :], n)[
+                    0
+                ]
                 value = distance(trial)
                 if value < found:
                     x, found = trial, value

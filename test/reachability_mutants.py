@@ -45,9 +45,7 @@ def fresh_modules() -> Iterator[dict[str, ModuleType]]:
             importlib.import_module(f"{ROOM}.{part}")
         numba.njit = compiled
         yield {
-            name.removeprefix(f"{ROOM}."): module
-            for name, module in sys.modules.items()
-            if name.startswith(f"{ROOM}.")
+            name.removeprefix(f"{ROOM}."): module for name, module in sys.modules.items() if name.startswith(f"{ROOM}.")
         }
     finally:
         numba.njit = compiled

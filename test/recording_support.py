@@ -66,9 +66,7 @@ def bounds_message(topic, box, nominal, batch):
     data = np.concatenate([box.lower, middle, box.upper])
     label = "digest:abc" if batch is None else f"batch:{batch};digest:abc"
     dims = [dim(box.identity, 3, 3 * box.size), dim(label, box.size, box.size)]
-    return Message(
-        topic, ARRAY, STORE.serialize_cdr(types[ARRAY](layout(dims, 0), data), ARRAY), box.identity
-    )
+    return Message(topic, ARRAY, STORE.serialize_cdr(types[ARRAY](layout(dims, 0), data), ARRAY), box.identity)
 
 
 class Run:

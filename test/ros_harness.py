@@ -117,11 +117,7 @@ class NodeProcess:
         command = [sys.executable, "-m", f"safe_sysid.nodes.{name}.node", *arguments]
         with self._log.open("wb") as output:
             return subprocess.Popen(
-                command,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL,
-                env=dict(os.environ),
+                command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=dict(os.environ)
             )
 
     @property
@@ -131,9 +127,7 @@ class NodeProcess:
 
     def wait_ready(self, timeout: float = COMPILATION) -> None:
         """Until it has said READY."""
-        wait_for(
-            lambda: f"READY {self.name}" in self.log or self.process.poll() is not None, timeout, self.name
-        )
+        wait_for(lambda: f"READY {self.name}" in self.log or self.process.poll() is not None, timeout, self.name)
         assert self.process.poll() is None, f"{self.name} ended at once:\n{self.log}"
 
     def send(self, number: int) -> None:

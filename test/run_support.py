@@ -35,14 +35,11 @@ def write_run(directory: Path, reason: str = "", logs: RunLogs | None = None) ->
     """
     directory.mkdir(parents=True, exist_ok=True)
     r, logs = rig(), logs or clean_logs()
-    setup = Setup(
-        DemoOptions(), r.model, Scene("open"), r.gains, "8lb", np.array(r.model.settings.home), directory
-    )
+    setup = Setup(DemoOptions(), r.model, Scene("open"), r.gains, "8lb", np.array(r.model.settings.home), directory)
     found = evaluate(logs, r.model, r.gains, oracle)
     end = Exit(status=1 if reason else 0, reason=reason)
     write_summary(
-        directory / "summary.json",
-        summarise(setup, logs, found, RunClock(3.0, 4.8, 2.4), ["planner: slow"], end),
+        directory / "summary.json", summarise(setup, logs, found, RunClock(3.0, 4.8, 2.4), ["planner: slow"], end)
     )
     c = found.curves
     write_curves(
@@ -94,7 +91,5 @@ def write_logs(directory: Path, logs: RunLogs) -> None:
         }
         for p in logs.plans
     ]  # fmt: skip
-    plans.append(
-        {"sequence": 2, "status": "no time", "start_ns": 2_000_000_000, "reasons": ["deadline", "cold"]}
-    )
+    plans.append({"sequence": 2, "status": "no time", "start_ns": 2_000_000_000, "reasons": ["deadline", "cold"]})
     (directory / "planner.json").write_text(json.dumps({"plans": plans, "task": "", "refused": {}}))

@@ -50,8 +50,7 @@ def random_arm(
     flange = (Rotation.random(random_state=rng).as_matrix(), rng.uniform(-0.1, 0.1, 3))
     if bodies is None:
         bodies = tuple(
-            Body(f"link_{j}", j, np.array([[0.0, 0.0, 0.0], rng.uniform(-0.2, 0.2, 3)]), 0.03)
-            for j in range(n)
+            Body(f"link_{j}", j, np.array([[0.0, 0.0, 0.0], rng.uniform(-0.2, 0.2, 3)]), 0.03) for j in range(n)
         )
     if allowed is None:
         allowed = frozenset(frozenset((f"link_{j}", f"link_{j + 1}")) for j in range(n - 1))
@@ -67,9 +66,7 @@ def random_arm(
         flange=flange,
         bodies=bodies,
         allowed_pairs=allowed,
-        settings=SimpleNamespace(
-            uncertainty=SimpleNamespace(relative=relative, floor=SimpleNamespace(**floor))
-        ),
+        settings=SimpleNamespace(uncertainty=SimpleNamespace(relative=relative, floor=SimpleNamespace(**floor))),
     )
 
 

@@ -35,9 +35,7 @@ def write_sliding_arm(folder: Path, kinds: str, rng: np.random.Generator, **sett
         )
         entries[f"joint {j}"] = {"rotor_inertia": 9.0, "viscous": 8.0, "coulomb": 0.5, "offset": 0.0}
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "arm.urdf").write_text(
-        f'<robot name="sliding">{"".join(links + joints)}</robot>', encoding="utf-8"
-    )
+    (folder / "arm.urdf").write_text(f'<robot name="sliding">{"".join(links + joints)}</robot>', encoding="utf-8")
     config = read_yaml(resource_path("config/kinova_gen3.yaml"))
     n = len(kinds)
     config |= {
@@ -45,10 +43,7 @@ def write_sliding_arm(folder: Path, kinds: str, rng: np.random.Generator, **sett
         "home": [0.1] * n,
     }  # fmt: skip
     config["controller"] |= {"inertia_ratio": 2.4, "uncertainty": 16.0}
-    config["payload"] |= {
-        "prior_lower": [1.0, *[-0.6] * 3, *[-0.3] * 6],
-        "prior_upper": [7.0, *[0.6] * 3, *[0.3] * 6],
-    }
+    config["payload"] |= {"prior_lower": [1.0, *[-0.6] * 3, *[-0.3] * 6], "prior_upper": [7.0, *[0.6] * 3, *[0.3] * 6]}
     config["identification"]["acceleration_bound"] = 40.0
     config |= settings
     path = folder / "arm.yaml"

@@ -201,10 +201,7 @@ def test_joints_that_gravity_does_not_load_are_named_and_one_loaded_is_needed(na
 
 
 def test_the_drivers_timeout_must_be_declared_and_be_possible() -> None:
-    only(
-        filled(load_robot("kinova_gen3", **{"driver.command_timeout_s": None})),
-        "command_timeout_s is not declared",
-    )
+    only(filled(load_robot("kinova_gen3", **{"driver.command_timeout_s": None})), "command_timeout_s is not declared")
     only(filled(arm(**{"driver.command_timeout_s": 0.001})), "expected more than timing.hold_max_s")
     silent = load_robot("kinova_gen3", **{"driver.command_timeout_s": None})
     assert filled(silent, lockstep=True).reasons() == []
@@ -251,10 +248,7 @@ def sines(rng: np.random.Generator, n: int) -> tuple[Callable, Callable]:
     rates = rng.uniform(0.5, 60.0, n)
     size = rng.uniform(0.0, 1.0, n) * 15.0 / rates**2
     phase = rng.uniform(0.0, 6.0, n)
-    return (
-        lambda t: size * np.sin(rates * t + phase),
-        lambda t: size * rates * np.cos(rates * t + phase),
-    )
+    return (lambda t: size * np.sin(rates * t + phase), lambda t: size * rates * np.cos(rates * t + phase))
 
 
 @given(st.integers(0, 2**32 - 1))

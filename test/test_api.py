@@ -32,9 +32,7 @@ def found(run: safe_sysid.Run, tmp_path_factory: pytest.TempPathFactory) -> safe
 
 
 def test_importing_it_imports_nothing_heavy() -> None:
-    program = (
-        "import sys, safe_sysid, safe_sysid.cli; print({'numpy', 'numba', 'pinocchio'} & {*sys.modules})"
-    )
+    program = "import sys, safe_sysid, safe_sysid.cli; print({'numpy', 'numba', 'pinocchio'} & {*sys.modules})"
     assert subprocess.check_output([sys.executable, "-c", program], text=True) == "set()\n"
 
 
@@ -57,17 +55,13 @@ def test_a_simulated_run_is_judged_by_the_truth(run: safe_sysid.Run) -> None:
     prior = run.arm.prior
     assert np.all(run.found.upper - run.found.lower <= prior.upper - prior.lower)
     assert run.found.upper[0] - run.found.lower[0] < 0.5 * (prior.upper[0] - prior.lower[0])
-    broken = safe_sysid.Run(
-        run.arm, run.log, run.found, run.found.upper + 1e-6, ("1 torque violations",), run.planned
-    )
+    broken = safe_sysid.Run(run.arm, run.log, run.found, run.found.upper + 1e-6, ("1 torque violations",), run.planned)
     assert not broken.bounds_held
     assert "BOUNDS FAILED" in repr(broken)
     assert "1 torque violations" in repr(broken)
 
 
-def test_what_is_written_is_proved_and_forgeries_are_not(
-    run: safe_sysid.Run, found: safe_sysid.Intervals
-) -> None:
+def test_what_is_written_is_proved_and_forgeries_are_not(run: safe_sysid.Run, found: safe_sysid.Intervals) -> None:
     assert np.all((found.lower <= run.truth) & (run.truth <= found.upper))
     assert found.folder is not None
     verdict = safe_sysid.verify(found.folder)
@@ -86,9 +80,7 @@ def test_what_is_written_is_proved_and_forgeries_are_not(
 @pytest.mark.slow
 def test_a_log_that_contradicts_is_an_error(run: safe_sysid.Run) -> None:
     m = run.log.measurements
-    log = safe_sysid.log_from_arrays(
-        run.arm, m.stamps, m.q, m.qd, m.effort + 3.0 * np.sin(50.0 * m.stamps)[:, None]
-    )
+    log = safe_sysid.log_from_arrays(run.arm, m.stamps, m.q, m.qd, m.effort + 3.0 * np.sin(50.0 * m.stamps)[:, None])
     with pytest.raises(safe_sysid.SafeSysIdError, match=r"empty set|expected"):
         safe_sysid.identify(run.arm, log, force=True)
 
@@ -104,9 +96,7 @@ def test_motions_are_certified_for_what_was_found(found: safe_sysid.Intervals, t
     np.testing.assert_allclose(states[-1, 0], goal, atol=0.02)
     slopes = np.gradient(states[:, 0], times, axis=0)
     assert np.abs(slopes - states[:, 1])[1:-1].max() < 1e-3
-    assert safe_sysid.verify(motion.save(tmp_path / "moved"), scene="open").text.count("proved") >= len(
-        motion.plans
-    )
+    assert safe_sysid.verify(motion.save(tmp_path / "moved"), scene="open").text.count("proved") >= len(motion.plans)
     rest = 0.0 * goal
     slow = safe_sysid.certify(arm, [0, 3], [[arm.home, rest, rest], [goal, rest, rest]], payload=found)
     fast = safe_sysid.certify(arm, [0, 0.1], [[arm.home, rest, rest], [goal, rest, rest]], payload=found)
@@ -160,9 +150,7 @@ def test_an_example_runs(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs_and_keeps_no_outputs(
-    notebook: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_notebook_runs_and_keeps_no_outputs(notebook: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(os.environ, "MPLBACKEND", "Agg")
     names: dict[str, object] = {"__name__": "__main__"}

@@ -107,9 +107,7 @@ def imports(path: Path) -> Iterator[tuple[int, str]]:
     relative = path.relative_to(ROOT).with_suffix("")
     is_package = relative.name == "__init__"
     yield from imports_of(
-        path.read_text(encoding="utf-8"),
-        ".".join(relative.parent.parts if is_package else relative.parts),
-        is_package,
+        path.read_text(encoding="utf-8"), ".".join(relative.parent.parts if is_package else relative.parts), is_package
     )
 
 
@@ -143,9 +141,7 @@ def violations(path: Path) -> Iterator[str]:
 
 def test_every_module_has_a_room() -> None:
     unknown = {room_of(path) for path in modules()} - set(ROOMS)
-    assert not unknown, (
-        f"give {sorted(unknown)} a place in ROOMS of test_architecture.py, and say why in docs"
-    )
+    assert not unknown, f"give {sorted(unknown)} a place in ROOMS of test_architecture.py, and say why in docs"
 
 
 def test_every_directory_with_modules_is_a_package() -> None:
@@ -246,9 +242,7 @@ def test_no_room_reads_the_settings_of_a_later_one() -> None:
         ("x = node.planner", False),
     ],
 )
-def test_upward_reads_are_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, found: bool
-) -> None:
+def test_upward_reads_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, found: bool) -> None:
     module = tmp_path / "safe_sysid" / "control" / "offender.py"
     module.parent.mkdir(parents=True)
     module.write_text(source)
@@ -260,9 +254,7 @@ def test_upward_reads_are_found(
 def test_relative_imports_within_a_room_are_fine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     room = tmp_path / "safe_sysid" / "robot"
     room.mkdir(parents=True)
-    (room / "__init__.py").write_text(
-        "from .model import x\nfrom . import model\nfrom ..errors import ModelError\n"
-    )
+    (room / "__init__.py").write_text("from .model import x\nfrom . import model\nfrom ..errors import ModelError\n")
     monkeypatch.setitem(globals(), "ROOT", tmp_path)
     monkeypatch.setitem(globals(), "PACKAGE", tmp_path / "safe_sysid")
     assert list(violations(room / "__init__.py")) == []
@@ -316,12 +308,7 @@ leaked = sorted(set(name.partition(".")[0] for name in sys.modules) & set({ROS_P
 assert not leaked, leaked
 """
     result = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env=dict(os.environ),
-        timeout=240,
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, env=dict(os.environ), timeout=240
     )
     assert result.returncode == 0, result.stderr
 

@@ -26,20 +26,10 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray,
     theta = box.mid + 0.5 * box.rad * rng.uniform(-1.0, 1.0, box.size)
     logs = []
     for k in range(2):
-        true = simulate(
-            model.kinematics, theta, model.friction_transition_velocity, wavy_plans(rng, 3, 2.5), rng=rng
-        )
+        true = simulate(model.kinematics, theta, model.friction_transition_velocity, wavy_plans(rng, 3, 2.5), rng=rng)
         logs.append(folder / f"{k}.npz")
         write_log(logs[-1], model.joint_names, noisy(true, m.torque_abs, m.torque_rel, rng))
-    command = [
-        "identify-arm",
-        *map(str, logs),
-        "--robot",
-        "three_joint",
-        "--out",
-        str(folder / "out"),
-        "--force",
-    ]
+    command = ["identify-arm", *map(str, logs), "--robot", "three_joint", "--out", str(folder / "out"), "--force"]
     assert main([*command, "--quiet"]) == 0
     return folder / "out", theta, logs
 
@@ -119,14 +109,7 @@ def test_a_false_declaration_leaves_estimates_without_intervals(
     effort = log["effort"] + 3.0 * np.sin(np.arange(len(log["stamps"])) / 60.0)[:, None]
     model = load_robot("three_joint")
     write_log(tmp_path / "l.npz", model.joint_names, Measurements(log["stamps"], log["q"], log["qd"], effort))
-    command = [
-        "identify-arm",
-        str(tmp_path / "l.npz"),
-        "--robot",
-        "three_joint",
-        "--out",
-        str(tmp_path / "out"),
-    ]
+    command = ["identify-arm", str(tmp_path / "l.npz"), "--robot", "three_joint", "--out", str(tmp_path / "out")]
     assert main([*command, "--quiet", "--force", "--plain-friction"]) == 0
     result = json.loads((tmp_path / "out" / "result.json").read_text())
     assert result["intervals"]["proved"] is False

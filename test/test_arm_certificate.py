@@ -135,11 +135,7 @@ def test_another_log_robot_or_file_is_an_error(honest, tmp_path):
     other, _ = random_model(np.random.default_rng(6), 2)
     with pytest.raises(CertificateError, match="another robot"):
         verdict(path, other, logs)
-    longer = [
-        type(logs[0])(
-            *(np.concatenate([a, a]) for a in (logs[0].stamps, logs[0].q, logs[0].qd, logs[0].effort))
-        )
-    ]
+    longer = [type(logs[0])(*(np.concatenate([a, a]) for a in (logs[0].stamps, logs[0].q, logs[0].qd, logs[0].effort)))]
     assert "may contradict" in verdict(path, model, [*longer, logs[1]]).reason
     out = forged(path, tmp_path, header=lambda head: head["parameters"][0].update(lower=1.0))
     with pytest.raises(CertificateError, match=r"parameters\[0\]: expected"):

@@ -35,9 +35,7 @@ def errors(data: ArmData) -> list[float]:
     """Largest error of q, qd, qdd, torque, of the largest value."""
     return [
         float(np.max(np.abs(ours - true)) / np.max(np.abs(true)))
-        for ours, true in zip(
-            (data.q, data.qd, data.qdd, data.torque), state(np.array(data.stamps)), strict=True
-        )
+        for ours, true in zip((data.q, data.qd, data.qdd, data.torque), state(np.array(data.stamps)), strict=True)
     ]
 
 
@@ -48,9 +46,7 @@ def errors(data: ArmData) -> list[float]:
     seed=st.integers(0, 1000),
 )
 @settings(max_examples=25, deadline=None)
-def test_any_rate_with_jitter_and_without_velocities(
-    rate: float, jitter: float, missing: bool, seed: int
-) -> None:
+def test_any_rate_with_jitter_and_without_velocities(rate: float, jitter: float, missing: bool, seed: int) -> None:
     raw = log(rate, 8.0, seed, jitter)
     if missing:
         raw = Measurements(raw.stamps, raw.q, np.full_like(raw.qd, np.nan), raw.effort)
@@ -66,9 +62,7 @@ def test_any_rate_with_jitter_and_without_velocities(
 
 def test_decimation_and_cutoff_are_as_asked_and_their_effect_is_told() -> None:
     raw = log(1000.0)
-    noisy = Measurements(
-        raw.stamps, raw.q, raw.qd, raw.effort + np.random.default_rng(1).normal(0, 0.5, raw.q.shape)
-    )
+    noisy = Measurements(raw.stamps, raw.q, raw.qd, raw.effort + np.random.default_rng(1).normal(0, 0.5, raw.q.shape))
     plain = prepare([noisy], NAMES, Processing(cutoff_hz=0.0, decimation=1)).effects[0]
     effect = prepare([noisy], NAMES).effects[0]
     assert (effect.cutoff_hz, effect.decimation) == (20.0, 10)

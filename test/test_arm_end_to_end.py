@@ -59,11 +59,7 @@ def exciting_log(theta: np.ndarray, rng: np.random.Generator, seed: int) -> Meas
     model = load_robot(ROBOT)
     waves = exciting(Mechanism.of_robot(model), base_of(model).independent, rng, 8.0, 2.0)
     plant = plant_of(theta, NO_PAYLOAD, seed, waves.at(np.zeros(1))[0][0])
-    sample, dynamics, period = (
-        plant.measurement,
-        dynamics_of(model.kinematics),
-        model.settings.timing.period_s,
-    )
+    sample, dynamics, period = (plant.measurement, dynamics_of(model.kinematics), model.settings.timing.period_s)
     rows = []
     for i in range(int(SECONDS / period)):
         q, qd, qdd = (x[0] for x in waves.at(np.array([i * period])))
@@ -82,9 +78,7 @@ def exciting_log(theta: np.ndarray, rng: np.random.Generator, seed: int) -> Meas
 def described(folder: Path, theta: np.ndarray) -> Path:
     """Robot file and URDF of an arm as it truly is."""
     path, mechanism = config_path(ROBOT, "config"), Mechanism.of_robot(load_robot(ROBOT))
-    known = SimpleNamespace(
-        theta=theta, mechanism=mechanism, columns=(), estimate=SimpleNamespace(theta=theta)
-    )
+    known = SimpleNamespace(theta=theta, mechanism=mechanism, columns=(), estimate=SimpleNamespace(theta=theta))
     folder.mkdir()
     (folder / "arm.urdf").write_text(urdf_with(find_urdf(path, load_settings(path, {})), known))
     (folder / "robot.yaml").write_text(robot_file(path, known, "arm.urdf"))

@@ -41,9 +41,7 @@ class Log:
         friction = fc * np.sign(self.qd) + fv * self.qd + ia * self.qdd + beta
         self.torque = (rigid + friction).ravel()
         self.dynamics = dynamics_of(self.kin)
-        self.regressor = self.dynamics.torque_regressor(self.q, self.qd, self.qdd).reshape(
-            -1, self.layout.size
-        )
+        self.regressor = self.dynamics.torque_regressor(self.q, self.qd, self.qdd).reshape(-1, self.layout.size)
 
     def nominal(self, wrong: float = 0.2) -> np.ndarray:
         theta = self.theta.copy()
@@ -64,9 +62,7 @@ def test_base_parameters_are_all_that_torques_depend_on(seed: int, n: int) -> No
     independent, dependent = regressor[:, base.independent], regressor[:, base.dependent]
     assert np.allclose(independent @ base.combination, dependent, rtol=0, atol=1e-9 * np.abs(regressor).max())
     values = base.values(theta)
-    assert np.allclose(
-        independent @ values, regressor @ theta, rtol=0, atol=1e-8 * np.abs(regressor @ theta).max()
-    )
+    assert np.allclose(independent @ values, regressor @ theta, rtol=0, atol=1e-8 * np.abs(regressor @ theta).max())
     assert np.allclose(base.matrix @ theta, values, rtol=1e-12)
     other = base.parameters(values, np.random.default_rng(seed).normal(size=len(base.dependent)))
     assert np.allclose(base.values(other), values, rtol=0, atol=1e-9 * np.abs(values).max())
@@ -170,9 +166,7 @@ def test_boxes_of_masses_and_centres_hold() -> None:
     log = Log(4, 3)
     masses = np.array([[3.0, 3.1]] * 3)
     centres = np.tile([-0.02, 0.02], (3, 3, 1))
-    found = estimate(
-        log.regressor, log.torque, log.layout, known=Known(log.nominal(), boxes=Boxes(masses, centres))
-    )
+    found = estimate(log.regressor, log.torque, log.layout, known=Known(log.nominal(), boxes=Boxes(masses, centres)))
     links = found.theta[log.layout.links].reshape(3, 10)
     assert np.all((links[:, 0] >= 3.0 - 1e-6) & (links[:, 0] <= 3.1 + 1e-6))
     assert np.abs(links[:, 1:4]).max() <= 0.02 * 3.1 + 1e-6
@@ -183,10 +177,9 @@ def test_regularisation_pulls_towards_the_drawing() -> None:
     torque = log.torque + log.rng.normal(size=log.torque.size)
     nominal = log.nominal(0.05)
     distance = [
-        np.abs(
-            estimate(log.regressor, torque, log.layout, known=Known(nominal, regularisation=g)).theta
-            - nominal
-        )[log.layout.links].max()
+        np.abs(estimate(log.regressor, torque, log.layout, known=Known(nominal, regularisation=g)).theta - nominal)[
+            log.layout.links
+        ].max()
         for g in (0.0, 30.0, 1e5)
     ]
     assert distance[0] > distance[1] > distance[2]
@@ -198,8 +191,7 @@ def test_log_cholesky_and_the_semidefinite_program_fit_alike() -> None:
     torque = log.torque + 0.5 * log.rng.normal(size=log.torque.size)
     nominal = log.nominal(0.05)
     a, b = (
-        estimate(log.regressor, torque, log.layout, method=m, known=Known(nominal))
-        for m in ("sdp", "log_cholesky")
+        estimate(log.regressor, torque, log.layout, method=m, known=Known(nominal)) for m in ("sdp", "log_cholesky")
     )
     assert np.allclose(a.rms, b.rms, rtol=1e-3)
 
@@ -211,11 +203,7 @@ def test_fewer_rows_than_joints_as_of_closed_chains() -> None:
     regressor = np.einsum("ja,kjp->kap", motion, log.regressor.reshape(-1, 3, log.layout.size))
     torque = (log.torque.reshape(-1, 3) @ motion).ravel()
     found = estimate(
-        regressor.reshape(-1, log.layout.size),
-        torque,
-        log.layout,
-        rows_per_sample=2,
-        known=Known(log.nominal()),
+        regressor.reshape(-1, log.layout.size), torque, log.layout, rows_per_sample=2, known=Known(log.nominal())
     )
     assert found.rms.shape == (2,)
     assert found.rms.max() < 1e-6

@@ -54,9 +54,7 @@ def test_logs_tell_more_together_and_each_bound_stands_on_its_multipliers():
             (both.multipliers[len(base) + i], 1.0, both.upper[i]),
         ):
             rest = c - both.rows.matrix.T @ y
-            proved = (
-                y @ target + sign * (np.abs(y) @ slack) + rest @ box.mid + sign * (np.abs(rest) @ box.rad)
-            )
+            proved = y @ target + sign * (np.abs(y) @ slack) + rest @ box.mid + sign * (np.abs(rest) @ box.rad)
             room = 3e-7 * (np.abs(c) @ (box.upper - box.lower))
             assert -1e-12 <= sign * (bound - proved) <= room
 
@@ -80,9 +78,7 @@ def test_of_long_logs_short_windows_are_taken_from_the_beginning(monkeypatch):
 def test_a_bias_that_is_another_in_each_log_excludes_no_truth():
     model, theta, logs = arm(3)
     bias = np.array([0.3, -0.2])
-    biased = [
-        Measurements(x.stamps, x.q, x.qd, x.effort + s * bias) for x, s in zip(logs, (1.0, -1.0), strict=True)
-    ]
+    biased = [Measurements(x.stamps, x.q, x.qd, x.effort + s * bias) for x, s in zip(logs, (1.0, -1.0), strict=True)]
     errors = replace(MeasurementErrors.from_model(model), torque_bias=np.abs(bias))
     found = arm_intervals(model, errors, biased, box=model.arm_prior)
     truth = found.base.matrix @ theta
@@ -136,7 +132,4 @@ def test_a_dishonest_error_bound_is_found_by_six_trials(monkeypatch, name):
 def test_sixty_trials():
     results = trials(60, {}, 1000)
     assert [r for r in results if not is_sound(r)] == []
-    assert (
-        noticed(trials(16, {"beyond": 1.05, "fixed": {"noise": "ascent", "level": "coarse", "lost": False}}))
-        > 4
-    )
+    assert noticed(trials(16, {"beyond": 1.05, "fixed": {"noise": "ascent", "level": "coarse", "lost": False}})) > 4

@@ -28,11 +28,7 @@ def motion(rng: np.random.Generator, moves: int = 50) -> tuple[np.ndarray, ...]:
     """Stamps, q, qd, qdd: from place to place in 0.6 s, with a rest of 0.4 s at each."""
     t = np.arange(0.0, 1.0, 1.0 / RATE)[:, None]
     x = np.minimum(t / 0.6, 1.0)
-    shape = (
-        10 * x**3 - 15 * x**4 + 6 * x**5,
-        30 * x**2 * (1 - x) ** 2 / 0.6,
-        60 * x * (1 - x) * (1 - 2 * x) / 0.36,
-    )
+    shape = (10 * x**3 - 15 * x**4 + 6 * x**5, 30 * x**2 * (1 - x) ** 2 / 0.6, 60 * x * (1 - x) * (1 - 2 * x) / 0.36)
     places = rng.uniform(-1.2, 1.2, (moves + 1, MODEL.n))
     parts = [(a + shape[0] * (b - a), shape[1] * (b - a), shape[2] * (b - a)) for a, b in pairwise(places)]
     q, qd, qdd = (np.concatenate([part[i] for part in parts]) for i in range(3))
@@ -125,21 +121,15 @@ def test_positions_currents_and_a_urdf_are_enough(tmp_path: Path, capsys: pytest
     assert "up to" in capsys.readouterr().out
 
 
-def test_momentum_needs_velocities_and_the_declared_rate(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_momentum_needs_velocities_and_the_declared_rate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = recorded()
     without = table(tmp_path / "without.csv", log, ("position", "effort"))
     assert main(["identify-arm", str(without), "--robot", "three_joint", "--out", str(tmp_path / "a")]) == 0
     assert "no velocities" in json.loads((tmp_path / "a" / "result.json").read_text())["intervals"]["reason"]
-    with_names = [
-        f"{joint}.{word}" for word in ("position", "velocity", "current") for joint in MODEL.joint_names
-    ]
+    with_names = [f"{joint}.{word}" for word in ("position", "velocity", "current") for joint in MODEL.joint_names]
     rows = np.column_stack([log.stamps, log.q, log.qd, log.effort])
     np.savetxt(tmp_path / "b.csv", rows, delimiter=",", header=",".join(["time", *with_names]), comments="")
-    columns = [
-        word for joint in MODEL.joint_names for word in ("--column", f"{joint}.effort={joint}.current")
-    ]
+    columns = [word for joint in MODEL.joint_names for word in ("--column", f"{joint}.effort={joint}.current")]
     assert main(["errors", str(without), "--robot", "three_joint"]) == 2
     assert "no column for velocity" in capsys.readouterr().err
     assert main(["errors", str(tmp_path / "b.csv"), "--robot", "three_joint", *columns]) == 2

@@ -65,29 +65,13 @@ def test_one_certified_plan_later_the_truth_is_inside_smaller_bounds(name: str) 
 @pytest.mark.parametrize("name", ARMS)
 def test_the_demo_holds_every_bound(name: str, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    arguments = [
-        "demo",
-        "--robot",
-        name,
-        "--payload",
-        PAYLOADS[name],
-        "--seed",
-        "4",
-        "--out",
-        str(run),
-        "--quiet",
-    ]
+    arguments = ["demo", "--robot", name, "--payload", PAYLOADS[name], "--seed", "4", "--out", str(run), "--quiet"]
     assert main(arguments) == 0
     summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
     assert all(p["lower"] <= p["truth"] <= p["upper"] for p in summary["parameters"])
 
 
-HELD = {
-    "kinova_gen3": "8lb",
-    "three_joint": "5lb",
-    "ur5e": "ball of 1.19 kg",
-    "franka_panda": "ball of 0.226 kg",
-}
+HELD = {"kinova_gen3": "8lb", "three_joint": "5lb", "ur5e": "ball of 1.19 kg", "franka_panda": "ball of 0.226 kg"}
 
 
 @pytest.mark.parametrize(
@@ -120,10 +104,7 @@ def test_a_prior_that_nothing_suits_is_told() -> None:
     upper = np.array(lower) + 1e-6
     with pytest.raises(ParameterError, match=r"three_joint.*expected numbers or a URDF"):
         payload_in_hand(
-            load_robot(
-                "three_joint", **{"payload.prior_lower": lower, "payload.prior_upper": upper.tolist()}
-            ),
-            "auto",
+            load_robot("three_joint", **{"payload.prior_lower": lower, "payload.prior_upper": upper.tolist()}), "auto"
         )
 
 
@@ -138,9 +119,7 @@ def test_the_ur5e_moves_as_its_published_table_says() -> None:
     model = cached_robot("ur5e")
     rng = np.random.default_rng(0)
     for q in rng.uniform(-3.0, 3.0, (20, 6)):
-        pose = np.diag(
-            [-1.0, -1.0, 1.0, 1.0]
-        )  # base_link is the table's base frame turned by half a turn about z
+        pose = np.diag([-1.0, -1.0, 1.0, 1.0])  # base_link is the table's base frame turned by half a turn about z
         for a, d, alpha, angle in zip(*UR5E_DH.values(), q, strict=True):
             c, s, ca, sa = np.cos(angle), np.sin(angle), np.cos(alpha), np.sin(alpha)
             pose = pose @ np.array(

@@ -84,9 +84,7 @@ def test_standard_errors_are_those_of_the_errors(
     assert fit.standard_error[0] < 0.4 * (last.upper[0] - last.lower[0])
 
 
-def test_spikes_hardly_move_it(
-    recorded: tuple[np.ndarray, Log], fitted: tuple[RobotModel, LogRun, LogRun]
-) -> None:
+def test_spikes_hardly_move_it(recorded: tuple[np.ndarray, Log], fitted: tuple[RobotModel, LogRun, LogRun]) -> None:
     model, before, after = fitted
     effort = np.array(recorded[1].measurements.effort)
     effort[::1100] += 80.0  # one window in eleven has one
@@ -109,8 +107,4 @@ def test_the_cause_that_dominates_is_named(
         wider = run_log(recorded[1], load_robot("three_joint", **{**DECLARED, **declared}))
         last = wider.records[-1]
         before = usual[cause] * (widths.upper[0] - widths.lower[0])
-        assert wider.causes[cause] * (last.upper[0] - last.lower[0]) > 1.05 * before, (
-            cause,
-            usual,
-            wider.causes,
-        )
+        assert wider.causes[cause] * (last.upper[0] - last.lower[0]) > 1.05 * before, (cause, usual, wider.causes)

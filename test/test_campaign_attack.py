@@ -15,14 +15,7 @@ from safe_sysid.studies.campaign.summary import is_sound, summarise
 from safe_sysid.studies.campaign.trial import attack, build_case, run_trial
 
 #: Torque errors that dominate all others, in the worst direction.
-WORST = {
-    "noise": "aimed",
-    "level": "coarse",
-    "rate": 1000.0,
-    "source": "motor",
-    "simulated": False,
-    "lost": False,
-}
+WORST = {"noise": "aimed", "level": "coarse", "rate": 1000.0, "source": "motor", "simulated": False, "lost": False}
 
 
 def trials(count, options, start=0):
@@ -158,26 +151,12 @@ def test_ascent_follows_the_published_proof():
 
 @pytest.mark.parametrize("name", ["bias", "coulomb", "delay", "gravity", "inertia", "slip"])
 def test_broken_assumptions_are_noticed(name):
-    fixed = {
-        "level": "usual",
-        "motion": "quintic",
-        "rate": 1000.0,
-        "samples": 300,
-        "method": "lp",
-        "joints": 4,
-    }
+    fixed = {"level": "usual", "motion": "quintic", "rate": 1000.0, "samples": 300, "method": "lp", "joints": 4}
     assert noticed(trials(5, {"break": name, "fixed": fixed | {"coulomb": 0.5, "chain": "random"}})) >= 2
 
 
 def test_windows_that_contradict_the_acceleration_bound_are_left_out():
-    fixed = {
-        "level": "tiny",
-        "motion": "bang",
-        "noise": "zero",
-        "lost": False,
-        "rate": 200.0,
-        "effort": "held",
-    }
+    fixed = {"level": "tiny", "motion": "bang", "noise": "zero", "lost": False, "rate": 200.0, "effort": "held"}
     results = trials(4, {"break": "acceleration", "fixed": fixed})
     assert all(r["rejected"] > 0 for r in results)
     assert not any(r["exclusions"] for r in results)
@@ -190,14 +169,7 @@ def test_breaks_have_one_list_of_names():
 
 
 def test_certificates_and_tares_are_on_trial_too(monkeypatch):
-    fixed = WORST | {
-        "joints": 3,
-        "motion": "bang",
-        "samples": 150,
-        "tare": True,
-        "certified": True,
-        "updates": 2,
-    }
+    fixed = WORST | {"joints": 3, "motion": "bang", "samples": 150, "tare": True, "certified": True, "updates": 2}
     assert is_sound(run_trial(0, 5, {"fixed": fixed}))
     seen = CertificateTrail.add
 

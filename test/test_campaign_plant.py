@@ -118,12 +118,8 @@ def test_mean_torques_are_exact(kind, law):
 
     for k in (0, 9, 36):
         for joint in range(3):
-            breaks = np.concatenate(
-                [motion.knots, *(motion.crossings(joint, s * transition) for s in (1, -1))]
-            )
-            breaks = np.unique(
-                [times[k], *breaks[(breaks > times[k]) & (breaks < times[k + 1])], times[k + 1]]
-            )
+            breaks = np.concatenate([motion.knots, *(motion.crossings(joint, s * transition) for s in (1, -1))])
+            breaks = np.unique([times[k], *breaks[(breaks > times[k]) & (breaks < times[k + 1])], times[k + 1]])
             total = sum(
                 quad(motor_torque, a, b, args=(joint,), epsabs=1e-13, epsrel=1e-13)[0]
                 for a, b in itertools.pairwise(breaks)
@@ -142,15 +138,7 @@ def test_a_simulated_arm_obeys_the_law_of_momentum():
     times = period * np.arange(count + 1)
     late = 0.3 * period
     record = simulated_record(
-        arm,
-        theta,
-        motion,
-        times,
-        times[:-1] + late,
-        0.05,
-        np.zeros((count, 3)),
-        arm.kinematics.gravity,
-        2.5e-4,
+        arm, theta, motion, times, times[:-1] + late, 0.05, np.zeros((count, 3)), arm.kinematics.gravity, 2.5e-4
     )
     assert np.abs(record.q - motion.state(times)[0]).max() < 1e-3  # it follows
     model = pinocchio_model(arm, theta)
@@ -166,9 +154,7 @@ def test_a_simulated_arm_obeys_the_law_of_momentum():
     for k in range(0, count - 1, 10):
         q, v = 0.5 * (record.q[k + 1] + record.q[k + 2]), 0.5 * (record.qd[k + 1] + record.qd[k + 2])
         coriolis = pin.computeCoriolisMatrix(model, data, q, v)
-        rest = (
-            force[k] - record.friction[k + 2] + coriolis.T @ v - pin.computeGeneralizedGravity(model, data, q)
-        )
+        rest = force[k] - record.friction[k + 2] + coriolis.T @ v - pin.computeGeneralizedGravity(model, data, q)
         assert np.allclose(rate[k], rest, atol=2e-3 * (1.0 + np.abs(rest).max()))
 
 
@@ -232,11 +218,7 @@ def test_priors_hold_the_truth_and_links_are_bodies(chain, seed, n, payload):
 
 
 @pytest.mark.parametrize("noise", NOISES)
-@given(
-    seed=seeds,
-    relative=st.booleans(),
-    level=st.sampled_from(["usual", "tiny", "coarse", "states", "sensors"]),
-)
+@given(seed=seeds, relative=st.booleans(), level=st.sampled_from(["usual", "tiny", "coarse", "states", "sensors"]))
 @settings(max_examples=5)
 def test_errors_are_within_what_is_declared_and_reach_it(noise, seed, relative, level):
     rng = np.random.default_rng(seed)
@@ -252,9 +234,7 @@ def test_errors_are_within_what_is_declared_and_reach_it(noise, seed, relative, 
     allowed = levels.torque_abs + levels.drift + levels.torque_rel * base
     assert np.all(off <= allowed * (1.0 + 1e-9) + 1e-12)
     if noise not in ("uniform", "zero"):
-        assert np.allclose(
-            off[1:], allowed[1:], rtol=1e-6, atol=1e-12
-        )  # there is no torque before the first sample
+        assert np.allclose(off[1:], allowed[1:], rtol=1e-6, atol=1e-12)  # there is no torque before the first sample
     turns = np.abs(data.q - record.q) / (2.0 * np.pi)
     assert np.all(np.abs(turns - np.round(turns)) * 2.0 * np.pi <= levels.position + 1e-12)
     assert np.all(np.abs(data.q[:, [0, 2]]) <= np.pi)

@@ -66,14 +66,7 @@ def test_every_kind_of_motion_and_a_packaged_robot_are_attacked():
 
 
 def test_wide_limits_give_certified_plans_too():
-    fixed = {
-        "limits": "wide",
-        "tracking": "usual",
-        "box": "usual",
-        "motion": "rest",
-        "obstacles": "none",
-        "joints": 3,
-    }
+    fixed = {"limits": "wide", "tracking": "usual", "box": "usual", "motion": "rest", "obstacles": "none", "joints": 3}
     trials = [run_trial(13, i, {"fixed": fixed | {"robot": "random", "intervals": 32}}) for i in range(6)]
     assert any(t["certified"] for t in trials)
     assert all(is_sound(t) for t in trials)
@@ -117,13 +110,7 @@ def test_unknown_kinds_are_refused():
 
 def found_in(monkeypatch, modules, trials, fixed):
     """Families of enclosures in which the attack found something, over a few small trials."""
-    names = {
-        "torques": "torque",
-        "poses": "pose",
-        "swept": "swept",
-        "clearances": "clearance",
-        "cell_module": "cells",
-    }
+    names = {"torques": "torque", "poses": "pose", "swept": "swept", "clearances": "clearance", "cell_module": "cells"}
     for name, module in names.items():
         monkeypatch.setattr(trial, name, modules[module])
     monkeypatch.setattr(places, "poses", modules["pose"])
@@ -179,9 +166,7 @@ def slope_of_the_joint_wrong(modules):
 def rounding_off(modules):
     set_everywhere(modules, _EPS=0.0, _UP=1.0, _TINY=0.0, TRIG_ERROR=0.0, _CONTROLLER_ROUNDING=0.0)
     replace(modules, "rotations", "rotation_parts", lambda parts: lambda kin: (parts(kin)[0], 0.0, 1.0))
-    modules["cells"].knot_slack = lambda trajectory, order: np.zeros(
-        (len(trajectory.times) - 1, trajectory.n)
-    )
+    modules["cells"].knot_slack = lambda trajectory, order: np.zeros((len(trajectory.times) - 1, trajectory.n))
 
 
 def cells_halved(modules):
@@ -214,9 +199,7 @@ def tail_left_out(modules):
 def tracking_left_out(modules, part):
     def change(affine_motion):
         def broken(cells, tracking, with_r=True):
-            return affine_motion(
-                cells, dataclasses.replace(tracking, **{part: 0.8 * getattr(tracking, part)}), with_r
-            )
+            return affine_motion(cells, dataclasses.replace(tracking, **{part: 0.8 * getattr(tracking, part)}), with_r)
 
         return broken
 
@@ -359,10 +342,7 @@ def test_states_are_those_of_the_theorem():
 def test_nearest_points_are_points_of_the_bodies_and_nearest():
     rng = np.random.default_rng(3)
     for _ in range(300):
-        a = (
-            rng.normal(size=(int(rng.integers(1, 9)), 3)) * rng.choice([0.0, 1e-3, 1.0], 3)
-            + rng.normal(size=3) * 2
-        )
+        a = rng.normal(size=(int(rng.integers(1, 9)), 3)) * rng.choice([0.0, 1e-3, 1.0], 3) + rng.normal(size=3) * 2
         b = rng.normal(size=(int(rng.integers(1, 9)), 3)) * rng.choice([0.0, 1.0], 3)
         u, v = np.empty(len(a)), np.empty(len(b))
         distance = nearest_points(a, b, u, v)
@@ -398,9 +378,7 @@ def run_command(*arguments):
 
 @pytest.fixture
 def here(monkeypatch):
-    monkeypatch.setattr(
-        runner, "in_processes", lambda campaign, indices, jobs: in_this_process(campaign, indices)
-    )
+    monkeypatch.setattr(runner, "in_processes", lambda campaign, indices, jobs: in_this_process(campaign, indices))
     for name in runner.THREAD_VARIABLES:
         monkeypatch.setenv(name, "1")
 
@@ -424,19 +402,12 @@ def test_the_command_runs_goes_on_and_repeats(here, tmp_path, capsys):
 
 def test_violations_are_told_and_exit_with_one(here, monkeypatch, tmp_path, capsys):
     path = tmp_path / "r.json"
-    assert (
-        run_command("--trials", 2, "--break", "radius", "--json", path) == 0
-    )  # there it is what is looked for
+    assert run_command("--trials", 2, "--break", "radius", "--json", path) == 0  # there it is what is looked for
     assert "noticed in" in capsys.readouterr().out
     assert json.loads(path.read_text())["results"][0]["repeat"].endswith("--break radius --trial 0")
     real = runner.run_chunk
-    wrong = {
-        "violations": [{"family": "torque", "claimed": 1.0, "found": 2.0, "symbols": [0.0]}],
-        "broken": 1,
-    }
-    monkeypatch.setattr(
-        runner, "run_chunk", lambda campaign, indices: [r | wrong for r in real(campaign, indices)]
-    )
+    wrong = {"violations": [{"family": "torque", "claimed": 1.0, "found": 2.0, "symbols": [0.0]}], "broken": 1}
+    monkeypatch.setattr(runner, "run_chunk", lambda campaign, indices: [r | wrong for r in real(campaign, indices)])
     assert run_command("--trials", 1) == 1
     text = capsys.readouterr().out
     assert "--seed 0 --trial 0" in text

@@ -19,9 +19,7 @@ from safe_sysid.studies.campaign.results import CampaignError, ResultFile, read_
 from safe_sysid.studies.campaign.runner import Campaign, in_dask, in_processes, in_this_process, run_chunk
 from safe_sysid.studies.campaign.summary import as_json, is_sound, summarise, table
 
-SMALL = {
-    "fixed": {"noise": "zero", "joints": 3, "samples": 60, "method": "lp", "updates": 1, "simulated": False}
-}
+SMALL = {"fixed": {"noise": "zero", "joints": 3, "samples": 60, "method": "lp", "updates": 1, "simulated": False}}
 
 
 def run_command(*arguments):
@@ -34,9 +32,7 @@ def run_command(*arguments):
 @pytest.fixture
 def here(monkeypatch):
     """No worker processes: starting them costs seconds."""
-    monkeypatch.setattr(
-        runner, "in_processes", lambda campaign, indices, jobs: in_this_process(campaign, indices)
-    )
+    monkeypatch.setattr(runner, "in_processes", lambda campaign, indices, jobs: in_this_process(campaign, indices))
     for name in runner.THREAD_VARIABLES:
         monkeypatch.setenv(name, "1")
 

@@ -28,9 +28,7 @@ def tube(length: float, radius: float, corners: int = 24) -> Mesh:
     """A closed cylinder along z."""
     angle = np.linspace(0.0, 2.0 * np.pi, corners, endpoint=False)
     ring = radius * np.column_stack([np.cos(angle), np.sin(angle)])
-    points = np.concatenate(
-        [np.column_stack([ring, np.full(corners, z)]) for z in (-0.5, 0.5) * np.array(length)]
-    )
+    points = np.concatenate([np.column_stack([ring, np.full(corners, z)]) for z in (-0.5, 0.5) * np.array(length)])
     return points, ConvexHull(points).simplices
 
 
@@ -107,18 +105,14 @@ def test_a_ball_of_points_gets_a_ball_and_distances_are_those_to_the_segment() -
     for point in points[:20]:
         expected = hull_distance(segment, point[None])
         assert segment_distance(point[None], segment)[0] == pytest.approx(expected, abs=1e-8)
-    assert segment_distance(points[:1], segment[:1])[0] == pytest.approx(
-        np.linalg.norm(points[0] - segment[0])
-    )
+    assert segment_distance(points[:1], segment[:1])[0] == pytest.approx(np.linalg.norm(points[0] - segment[0]))
 
 
 def test_a_cut_without_the_points_in_its_plane_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Vertices alone do not hold the surface between them: what this file's first test would see."""
     whole = capsules._part
 
-    def vertices_only(
-        vertices: np.ndarray, triangles: np.ndarray, normal: np.ndarray, at: float
-    ) -> np.ndarray:
+    def vertices_only(vertices: np.ndarray, triangles: np.ndarray, normal: np.ndarray, at: float) -> np.ndarray:
         found = whole(vertices, triangles, normal, at)
         return np.array([p for p in found if np.any(np.all(p == vertices, axis=1))])
 
@@ -150,9 +144,7 @@ def mesh_arm(tmp_path: Path, mesh: str, config: dict | None = None):
         '<joint name="fix" type="fixed"><parent link="rod"/><child link="tool"/></joint></robot>'
     )
     settings = (
-        random_arm(np.random.default_rng(0), 1)[1]
-        | {"tool_frame": "tool", "geometry": {"ground": []}}
-        | (config or {})
+        random_arm(np.random.default_rng(0), 1)[1] | {"tool_frame": "tool", "geometry": {"ground": []}} | (config or {})
     )
     return load_robot(write_arm(tmp_path, urdf, settings))
 
@@ -186,9 +178,7 @@ def test_a_link_with_a_mesh_is_covered_where_the_urdf_puts_it(tmp_path: Path, wr
         ('<mesh filename="a.stl"/>', "some, with finite corners"),
     ],
 )
-def test_a_mesh_that_cannot_be_read_names_link_cause_and_way_out(
-    tmp_path: Path, mesh: str, message: str
-) -> None:
+def test_a_mesh_that_cannot_be_read_names_link_cause_and_way_out(tmp_path: Path, mesh: str, message: str) -> None:
     points, triangles = tube(0.1, 0.1)
     write_stl(str(tmp_path / "a.stl"), points + np.inf, triangles)
     with pytest.raises(ModelError, match=r"link 'rod'.*geometry: \{rod: \[\{points") as caught:

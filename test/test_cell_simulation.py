@@ -27,11 +27,7 @@ from safe_sysid.studies.experiments.interfaces import Cell, Driver, Phase
 
 @pytest.mark.parametrize(
     ("name", "seed", "mode"),
-    [
-        ("a", 0, "corner"),
-        pytest.param("b", 1, "uniform", marks=pytest.mark.slow),
-        ("c", 2, "corner"),
-    ],
+    [("a", 0, "corner"), pytest.param("b", 1, "uniform", marks=pytest.mark.slow), ("c", 2, "corner")],
 )
 def test_a_controller_that_knows_the_truth_succeeds(name: str, seed: int, mode: str) -> None:
     """Fairness of the scenes: what fails in them fails for what it does not know."""
@@ -111,9 +107,7 @@ def test_taking_up_a_load_keeps_momentum_and_letting_go_keeps_velocity() -> None
     plant.exchange(heavy, payload)
     q_after, slower = plant.state
     np.testing.assert_array_equal(q_after, q)
-    np.testing.assert_allclose(
-        dynamics_of(model.kinematics).momentum_regressor(q, slower) @ heavy, before, rtol=1e-9
-    )
+    np.testing.assert_allclose(dynamics_of(model.kinematics).momentum_regressor(q, slower) @ heavy, before, rtol=1e-9)
     energy = [
         dynamics_of(model.kinematics).momentum_regressor(q, v) @ p @ v
         for p, v in ((model.theta_nominal, qd), (heavy, slower))
@@ -157,10 +151,7 @@ def test_a_touch_is_reported_with_who_where_when_and_how_deep(force: float) -> N
     push = np.cross(axes, cell.pose("8lb")[0] - origin)[:, 2] * force
     for _ in range(300):
         m = cell.measurement
-        hold = (
-            dynamics_of(kin).torque_regressor(m.q, m.qd, 10.0 * (q0 - m.q) - 6.0 * m.qd, 0.01)
-            @ cell.theta_true
-        )
+        hold = dynamics_of(kin).torque_regressor(m.q, m.qd, 10.0 * (q0 - m.q) - 6.0 * m.qd, 0.01) @ cell.theta_true
         cell.step(hold + push)
     raised = cell.pose("8lb")[0][2] - cell.workcell.dumbbells[0].position[2]
     if force < 0.0:
@@ -183,9 +174,7 @@ def test_no_distance_changes_by_more_than_lever_arms_times_angles(seed: int) -> 
     """The law that leaving out contacts rests on, for capsules, boxes and hulls, small steps and large."""
     rng = np.random.default_rng(seed)
     model = random_arm(seed, 4)
-    box = SceneBox(
-        "box", rng.uniform([-0.5, -0.5, 0.3], [0.5, 0.5, 1.3]), rng.uniform(-1, 1, 3), np.full(3, 0.3)
-    )
+    box = SceneBox("box", rng.uniform([-0.5, -0.5, 0.3], [0.5, 0.5, 1.3]), rng.uniform(-1, 1, 3), np.full(3, 0.3))
     plant = Plant(model, model.theta_nominal, hexagonal_dumbbell(6), Scene("s", (box,)), q0=np.zeros(4))
     reach = plant._world.reach
     used = 0.0
@@ -215,9 +204,7 @@ def test_leaving_out_the_search_for_contacts_changes_nothing(monkeypatch: pytest
     cases = [(crate, Scene("s", (box_at(crate, 0.4),)), NO_PAYLOAD, np.ones(1))]
     boxes = load_scene("six_boxes")
     axes = 1.5 * np.eye(7)
-    cases += [
-        (gen3(), boxes, dumbbell(8.0), speed) for speed in (axes[0], -axes[0], axes[1], axes[5] - axes[3])
-    ]
+    cases += [(gen3(), boxes, dumbbell(8.0), speed) for speed in (axes[0], -axes[0], axes[1], axes[5] - axes[3])]
     quick = [run(*case) for case in cases]
     monkeypatch.setattr(ContactSearch, "prepare", lambda self, q, qd: None)
     thorough = [run(*case) for case in cases]

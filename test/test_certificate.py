@@ -48,9 +48,7 @@ def gains_for(model: RobotModel, box: ParameterBox, r: float = 0.03, **changes: 
     )
     r_bound = r * np.linspace(1.0, 1.2, n)
     fields = {
-        "assumptions": dataclasses.replace(
-            assume, **{k: v for k, v in changes.items() if hasattr(assume, k)}
-        ),
+        "assumptions": dataclasses.replace(assume, **{k: v for k, v in changes.items() if hasattr(assume, k)}),
         "K_r": k_r,
         "box": box,
         "K_d": 150.0 * ones,
@@ -65,9 +63,7 @@ def gains_for(model: RobotModel, box: ParameterBox, r: float = 0.03, **changes: 
     }
     fields |= {k: v for k, v in changes.items() if k in fields}
     names = {
-        f.name
-        for f in dataclasses.fields(ControllerGains)
-        if f.default_factory is f.default is dataclasses.MISSING
+        f.name for f in dataclasses.fields(ControllerGains) if f.default_factory is f.default is dataclasses.MISSING
     }
     fields |= dict.fromkeys(names - set(fields), 5.0 * ones)
     return ControllerGains(**fields)
@@ -94,10 +90,7 @@ def reach_out(model: RobotModel, q: np.ndarray, amount: float = 0.2, seed: int =
 
 
 def with_limits(model: RobotModel, **changes: np.ndarray) -> RobotModel:
-    old = {
-        name: getattr(model.limits, name)
-        for name in ("position_lower", "position_upper", "velocity", "torque")
-    }
+    old = {name: getattr(model.limits, name) for name in ("position_lower", "position_upper", "velocity", "torque")}
     return dataclasses.replace(model, limits=JointLimits(**(old | changes)))
 
 
@@ -125,9 +118,7 @@ def test_a_gentle_plan_is_certified_and_attacks_find_nothing(model: RobotModel, 
     x[:, 1 : n + 1] = np.clip(x[:, 1 : n + 1], -gains.e_bound / tracking.e, gains.e_bound / tracking.e)
     borders = np.stack([cells.grid[which], cells.grid[which + 1]], axis=1)
     q, qd, qd_a, qdd_a, r = states_of(trajectory, borders, tracking, x)
-    w = dynamics_of(model.kinematics).slotine_li_regressor(
-        q, qd, qd_a, qdd_a, model.friction_transition_velocity
-    )
+    w = dynamics_of(model.kinematics).slotine_li_regressor(q, qd, qd_a, qdd_a, model.friction_transition_velocity)
     worst = np.abs(w @ box.mid + gains.K_d * r) + np.abs(w) @ box.rad
     actual = worst * (1 + gains.assumptions.actuator_rel) + gains.assumptions.actuator_abs
     assert np.all(model.limits.torque - actual >= certificate.margins["torque"][which] - 1e-9)
@@ -159,15 +150,11 @@ def test_a_gentle_plan_is_certified_and_attacks_find_nothing(model: RobotModel, 
         ("tracking", "inertia below"),
     ],
 )
-def test_each_family_can_refuse_and_says_who(
-    model: RobotModel, box: ParameterBox, family: str, culprit: str
-) -> None:
+def test_each_family_can_refuse_and_says_who(model: RobotModel, box: ParameterBox, family: str, culprit: str) -> None:
     q = np.array(model.settings.home)
     trajectory = reach_out(model, q)
     gains, scene, margin = gains_for(model, box), Scene("open"), 0.002
-    good = verify_plan(
-        plan_of(trajectory, box), model, box, scene, gains, clearance_margin=margin, intervals=32
-    )
+    good = verify_plan(plan_of(trajectory, box), model, box, scene, gains, clearance_margin=margin, intervals=32)
     assert good.ok, good.summary()
     if family == "position":
         model = with_limits(
@@ -178,9 +165,7 @@ def test_each_family_can_refuse_and_says_who(
     elif family == "torque":
         model = with_limits(model, torque=np.array([999, 999, 999, 999, 999, 5, 999.0]))
     elif family == "clearance":
-        scene = Scene(
-            "wall", (SceneBox("wall", np.array([0.6, 0.0, 0.4]), np.zeros(3), np.array([0.02, 2.0, 2.0])),)
-        )
+        scene = Scene("wall", (SceneBox("wall", np.array([0.6, 0.0, 0.4]), np.zeros(3), np.array([0.02, 2.0, 2.0])),))
     elif family == "self_clearance":
         margin = 0.5
     elif culprit == "velocity of joint_2":
@@ -191,9 +176,7 @@ def test_each_family_can_refuse_and_says_who(
         gains = gains_for(model, box, uncertainty=0.1)
     else:
         gains = gains_for(model, box, inertia_lower=box.lower[84:91] * np.where(np.arange(7) == 4, 1.01, 1.0))
-    bad = verify_plan(
-        plan_of(trajectory, box), model, box, scene, gains, clearance_margin=margin, intervals=32
-    )
+    bad = verify_plan(plan_of(trajectory, box), model, box, scene, gains, clearance_margin=margin, intervals=32)
     assert not bad.ok
     assert bad.status.startswith("not certified: ")
     assert not bad.families[family].ok
@@ -220,9 +203,7 @@ def test_a_box_beyond_that_of_the_gains_is_not_certified(model: RobotModel, box:
     assert verify_plan(plan, model, point, Scene("open"), gains, clearance_margin=0.002, intervals=16).ok
 
 
-def test_a_scene_that_would_switch_pairs_of_the_arm_off_is_refused(
-    model: RobotModel, box: ParameterBox
-) -> None:
+def test_a_scene_that_would_switch_pairs_of_the_arm_off_is_refused(model: RobotModel, box: ParameterBox) -> None:
     plan, gains = plan_of(reach_out(model, np.array(model.settings.home)), box), gains_for(model, box)
     arm = frozenset(body.name for body in model.bodies)
     for pair in (frozenset(("forearm_link", "base_link")), frozenset(("payload", "base_link"))):
@@ -247,9 +228,7 @@ def test_nan_certifies_nothing(model: RobotModel, box: ParameterBox) -> None:
             intervals=8, clearance_margin=0.0,
         )  # fmt: skip
     # A motion so wild that enclosures overflow.
-    wild = QuinticTrajectory.to_rest(
-        np.array([np.zeros(7), np.full(7, 1e150), np.zeros(7)]), np.zeros(7), 3.0
-    )
+    wild = QuinticTrajectory.to_rest(np.array([np.zeros(7), np.full(7, 1e150), np.zeros(7)]), np.zeros(7), 3.0)
     certificate = verify_plan(plan_of(wild, box), model, box, scene, gains_for(model, box), intervals=8)
     assert not certificate.ok
 

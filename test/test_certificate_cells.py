@@ -51,9 +51,7 @@ def tight(model: RobotModel, box: ParameterBox, family: str, share: float = 0.5)
 
 
 @pytest.mark.parametrize("family", ["torque", "self_clearance"])
-def test_cells_that_fail_are_halved_and_the_others_are_not(
-    model: RobotModel, box: ParameterBox, family: str
-) -> None:
+def test_cells_that_fail_are_halved_and_the_others_are_not(model: RobotModel, box: ParameterBox, family: str) -> None:
     model, more = tight(model, box, family)
     before, after = certify(model, box, splits=0, **more), certify(model, box, splits=2, **more)
     assert not before.ok
@@ -100,9 +98,7 @@ def test_a_plan_that_cannot_be_saved_is_given_up_early(
     assert len(bad.grid) == 17
     # Everywhere in a wall: the worst cell is tried, the others are not.
     calls.clear()
-    wall = Scene(
-        "wall", (SceneBox("wall", np.array([0.6, 0.0, 0.4]), np.zeros(3), np.array([2.0, 2.0, 2.0])),)
-    )
+    wall = Scene("wall", (SceneBox("wall", np.array([0.6, 0.0, 0.4]), np.zeros(3), np.array([2.0, 2.0, 2.0])),))
     bad = certify(model, box, scene=wall)
     assert not bad.ok
     assert calls[0] == 16
@@ -110,9 +106,7 @@ def test_a_plan_that_cannot_be_saved_is_given_up_early(
     assert len(bad.grid) < 30
     # NaN is not saved either.
     calls.clear()
-    wild = QuinticTrajectory.to_rest(
-        np.array([np.zeros(7), np.full(7, 1e150), np.zeros(7)]), np.zeros(7), 3.0
-    )
+    wild = QuinticTrajectory.to_rest(np.array([np.zeros(7), np.full(7, 1e150), np.zeros(7)]), np.zeros(7), 3.0)
     assert not certify(model, box, wild).ok
     assert calls == [16]
 
@@ -120,9 +114,7 @@ def test_a_plan_that_cannot_be_saved_is_given_up_early(
 def test_threads_change_nothing(model: RobotModel, box: ParameterBox) -> None:
     scene = load_scene("six_boxes")
     trajectory = reach_out(model, np.asarray(scene.start), 0.1, seed=4)
-    one, two, three = (
-        certify(model, box, trajectory, scene, intervals=40, threads=threads) for threads in (1, 2, 3)
-    )
+    one, two, three = (certify(model, box, trajectory, scene, intervals=40, threads=threads) for threads in (1, 2, 3))
     for other in (two, three):
         np.testing.assert_array_equal(one.grid, other.grid)
         for name in FAMILIES:

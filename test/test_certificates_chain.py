@@ -12,12 +12,7 @@ from certificate_support import forge, random_log, random_model, verdicts, write
 from safe_sysid.core.layout import PAYLOAD_NAMES
 from safe_sysid.identification.certificates.chain import ChainChecker
 from safe_sysid.identification.certificates.file import CertificateError, read_certificate
-from safe_sysid.identification.certificates.row_check import (
-    CertificateRefusedError,
-    LogBook,
-    NamedLog,
-    RowChecker,
-)
+from safe_sysid.identification.certificates.row_check import CertificateRefusedError, LogBook, NamedLog, RowChecker
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.robot.parameters import ParameterBox
@@ -85,9 +80,7 @@ def test_a_bound_one_unit_inside_the_proved_one_is_refused(chain, tmp_path):
 
 def widest(arrays):
     """Row with the largest part in some bound, and that bound."""
-    k, i = np.unravel_index(
-        np.argmax(np.abs(arrays["row_multipliers"]) * arrays["slack"]), (20, len(arrays["slack"]))
-    )
+    k, i = np.unravel_index(np.argmax(np.abs(arrays["row_multipliers"]) * arrays["slack"]), (20, len(arrays["slack"])))
     return int(k), int(i)
 
 
@@ -189,8 +182,7 @@ def test_a_row_sized_by_a_later_smaller_box_is_refused(chain, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("field", "factor"),
-    [("torque_abs", 0.5), ("torque_rel", 0.9), ("acceleration", 0.99), ("transition", 0.0)],
+    ("field", "factor"), [("torque_abs", 0.5), ("torque_rel", 0.9), ("acceleration", 0.99), ("transition", 0.0)]
 )
 def test_errors_declared_smaller_are_refused(chain, tmp_path, field, factor):
     model, _, data, paths = chain
@@ -271,9 +263,7 @@ def test_another_robot_is_named(chain):
     with pytest.raises(CertificateError, match=r"another robot than random: joint joint_2.translation"):
         verdicts(other, paths, data)
     measurement = model.settings.measurement.model_copy(update={"torque_abs": 0.03})
-    other = dataclasses.replace(
-        model, settings=model.settings.model_copy(update={"measurement": measurement})
-    )
+    other = dataclasses.replace(model, settings=model.settings.model_copy(update={"measurement": measurement}))
     with pytest.raises(CertificateError, match=r"measurement.torque_abs: certificate 0.02, robot 0.03"):
         verdicts(other, paths, data)
     prior = model.arm_prior
@@ -307,9 +297,7 @@ def test_link_side_means_allow_no_ramps(chain, ramp, refused):
     errors = dataclasses.replace(MeasurementErrors.from_model(model), torque_source="link")
     log = NamedLog("log", model.joint_names, data)
     with pytest.raises(CertificateRefusedError) as refusal:
-        RowChecker(model).check(
-            arrays, errors, {0: (log, len(data))}, {0: model.arm_prior}, lambda share: None
-        )
+        RowChecker(model).check(arrays, errors, {0: (log, len(data))}, {0: model.arm_prior}, lambda share: None)
     assert ("only means over steps" in str(refusal.value)) == refused
 
 
@@ -329,12 +317,9 @@ def test_tare_rows_are_rebuilt_from_the_tare_log(tmp_path):
 
     def judge(certificates, logs):
         run, tare = (
-            LogBook([NamedLog("log", model.joint_names, log) for log in part])
-            for part in (logs[:1], logs[1:])
+            LogBook([NamedLog("log", model.joint_names, log) for log in part]) for part in (logs[:1], logs[1:])
         )
-        return list(
-            ChainChecker(model, run, tare_logs=tare).check([read_certificate(path) for path in certificates])
-        )
+        return list(ChainChecker(model, run, tare_logs=tare).check([read_certificate(path) for path in certificates]))
 
     assert [v.reason for v in judge(paths, (data, tare_log))] == [None] * len(paths)
     with pytest.raises(CertificateError, match="needs a log whose first"):

@@ -68,9 +68,7 @@ def test_the_log_may_lie_elsewhere(kinova, tmp_path, capsys):
     for path in paths:
         shutil.copy(path, tmp_path)
         shutil.copy(path.with_suffix(".npz"), tmp_path)
-    with pytest.raises(
-        CertificateError, match=r"needs a log whose first 601 samples have sha256 [0-9a-f]{64}"
-    ):
+    with pytest.raises(CertificateError, match=r"needs a log whose first 601 samples have sha256 [0-9a-f]{64}"):
         call(tmp_path)
     (tmp_path / "other.npz").write_bytes(b"no log at all")
     assert call(tmp_path, "--log", folder / "log.npz") == 0

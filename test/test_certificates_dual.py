@@ -14,12 +14,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 import safe_sysid.identification.certificates as certificates
-from safe_sysid.identification.bounds.consistency import (
-    box_cuts,
-    density_cuts,
-    semidefinite_cuts,
-    tangent_cuts,
-)
+from safe_sysid.identification.bounds.consistency import box_cuts, density_cuts, semidefinite_cuts, tangent_cuts
 from safe_sysid.identification.bounds.payload_constraints import PayloadBox
 from safe_sysid.identification.certificates.cuts import PayloadDeclaration, cut_coefficients, cut_refusal
 from safe_sysid.identification.certificates.dual import proved_lower, proved_upper
@@ -34,11 +29,7 @@ def declaration(rng, density=np.inf):
     """(declared box, the same as the identifier's PayloadBox) in a random pose."""
     rotation = np.linalg.qr(rng.normal(size=(3, 3)))[0]
     rotation *= np.sign(np.linalg.det(rotation))
-    translation, center, size = (
-        rng.uniform(-0.3, 0.3, 3),
-        rng.uniform(-0.1, 0.1, 3),
-        rng.uniform(0.02, 0.3, 3),
-    )
+    translation, center, size = (rng.uniform(-0.3, 0.3, 3), rng.uniform(-0.1, 0.1, 3), rng.uniform(0.02, 0.3, 3))
     signs = np.array([[a, b, c] for a in (-1, 1) for b in (-1, 1) for c in (-1, 1)])
     corners = (center + 0.5 * signs * size) @ rotation.T + translation
     spread = 1e-15
@@ -53,10 +44,7 @@ def declaration(rng, density=np.inf):
 
 def body(rng, box, count=6):
     """(10,) of point masses in a box: what any payload in it is made of."""
-    local = (
-        box.center
-        + 0.5 * box.size * np.sign(rng.normal(size=(count, 3))) * rng.uniform(0, 1, (count, 3)) ** 0.2
-    )
+    local = box.center + 0.5 * box.size * np.sign(rng.normal(size=(count, 3))) * rng.uniform(0, 1, (count, 3)) ** 0.2
     return _points(local @ box.rotation.T + box.translation, rng.uniform(0.0, 2.0, count))
 
 
@@ -105,11 +93,7 @@ def test_the_identifiers_own_cuts_are_accepted(seed):
 def test_accepted_cuts_hold_for_every_body_in_the_box(seed, kind, same):
     rng = np.random.default_rng(seed)
     declared, box = declaration(rng)
-    u = (
-        np.append(rng.normal(size=3), rng.uniform(0, 0.8))
-        if rng.random() < 0.7
-        else box.functions()[rng.integers(7)]
-    )
+    u = np.append(rng.normal(size=3), rng.uniform(0, 0.8)) if rng.random() < 0.7 else box.functions()[rng.integers(7)]
     v = u if same else np.append(rng.normal(size=3), rng.uniform(0, 0.8))
     mass, constant = -rng.random() * (rng.random() < 0.3), -rng.random() * (rng.random() < 0.3)
     if cut_refusal(u, v, mass, constant, kind, declared) is None:
@@ -205,16 +189,12 @@ def test_any_multipliers_are_sound_and_good_ones_tight(seed):
         # Multipliers of the linear program: what they prove is its optimum, up to the rows' widths.
         exact = np.stack([a, a], axis=-1)
         c = np.eye(6)[index]
-        found = linprog(
-            -c, np.vstack([a, -a, -g]), np.concatenate([sides[:, 1], -sides[:, 0], -constants]), bounds=box
-        )
+        found = linprog(-c, np.vstack([a, -a, -g]), np.concatenate([sides[:, 1], -sides[:, 0], -constants]), bounds=box)
         dual = -found.ineqlin.marginals
         y = dual[:12] - dual[12:24]
         up = proved_upper(index, exact, sides, y, cuts, constants, dual[24:], box)
         assert -found.fun - 1e-12 <= up <= -found.fun + 1e-7
-        found = linprog(
-            c, np.vstack([a, -a, -g]), np.concatenate([sides[:, 1], -sides[:, 0], -constants]), bounds=box
-        )
+        found = linprog(c, np.vstack([a, -a, -g]), np.concatenate([sides[:, 1], -sides[:, 0], -constants]), bounds=box)
         dual = -found.ineqlin.marginals
         low = proved_lower(index, exact, sides, dual[12:24] - dual[:12], cuts, constants, dual[24:], box)
         assert found.fun - 1e-7 <= low <= found.fun + 1e-12
@@ -283,16 +263,12 @@ def test_the_checker_shares_nothing_with_what_it_checks(path):
     ours = {name for name in imported if name.startswith("safe_sysid")}
     foreign = {name.partition(".")[0] for name in imported - ours} - set(sys.stdlib_module_names)
     assert foreign <= {"numpy", "numba", "pydantic"}
-    assert {
-        name for name in ours if not name.startswith("safe_sysid.identification.certificates.")
-    } <= ALLOWED
+    assert {name for name in ours if not name.startswith("safe_sysid.identification.certificates.")} <= ALLOWED
 
 
 def test_only_declarations_come_from_the_identifiers_modules():
     """Of those modules no function that a bound rests on is used."""
     for path in FOLDER.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and str(node.module).endswith(
-                ("measurement_errors", "measurements")
-            ):
+            if isinstance(node, ast.ImportFrom) and str(node.module).endswith(("measurement_errors", "measurements")):
                 assert {alias.name for alias in node.names} <= {"MeasurementErrors", "Measurements"}

@@ -140,9 +140,7 @@ def test_headers_that_claim_too_much_take_no_memory(certificate, tmp_path, shape
                 np.save(part, old[name])
                 data = part.getvalue()
                 if name == "target":
-                    header = (
-                        f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
-                    )
+                    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
                     data = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
                 archive.writestr(f"{name}.npy", data)
 
@@ -233,16 +231,12 @@ def test_settings_are_stated_in_one_form_however_they_were_written():
     other = load_robot("kinova_gen3", **{"measurement.torque_abs": 0.06})
     assert robot_differences(robot_to_json(plain), plain) == []
     assert robot_differences(json.loads(json.dumps(robot_to_json(plain))), load_robot("kinova_gen3")) == []
-    assert robot_differences(robot_to_json(other), plain) == [
-        "measurement.torque_abs: certificate 0.06, robot 0.05"
-    ]
+    assert robot_differences(robot_to_json(other), plain) == ["measurement.torque_abs: certificate 0.06, robot 0.05"]
     # one number for all joints and seven equal ones are different texts; errors, which count, are compared apart
     assert len(robot_differences(robot_to_json(same), plain)) == 1
     tuned = load_robot("kinova_gen3", **{"planner.t_f": 3.5, "controller.blend_s": 0.3})
     assert robot_differences(robot_to_json(tuned), plain) == []
-    assert {"measurement", "payload", "uncertainty", "joints", "gravity"} <= set(
-        robot_to_json(plain)["declared"]
-    )
+    assert {"measurement", "payload", "uncertainty", "joints", "gravity"} <= set(robot_to_json(plain)["declared"])
 
 
 def test_hashes_that_do_not_belong_are_noticed():

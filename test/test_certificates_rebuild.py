@@ -75,9 +75,7 @@ def rebuild(kin, box, errors, data, ramp, windows, continuous=False):
         (9, "motor", 1e-5, 5e-3, 0.02, 1e-9, {"gravity_angle": 0.05}),
     ],
 )
-def test_what_the_log_gives_implies_what_the_identifier_says(
-    n, source, position, velocity, ramp, stamp, more, motors
-):
+def test_what_the_log_gives_implies_what_the_identifier_says(n, source, position, velocity, ramp, stamp, more, motors):
     """For all parameters of the box: two derivations, one by intervals, of the same rows."""
     kin, theta, box, errors, data = case(n, source, position, velocity, stamp, more, motors)
     windows, rebuilt = rebuild(kin, box, errors, data, ramp, WINDOWS)
@@ -91,9 +89,7 @@ def test_what_the_log_gives_implies_what_the_identifier_says(
         assert high - low <= 1e-6 * rows.slack[k]
         assert rows.target[k] - rows.slack[k] <= row.lower + low
         assert row.upper + high <= rows.target[k] + rows.slack[k]
-        ratios.append(
-            0.5 * (row.upper - row.lower) / (rows.slack[k] - rows.parts[k, ERROR_CAUSES.index("rounding")])
-        )
+        ratios.append(0.5 * (row.upper - row.lower) / (rows.slack[k] - rows.parts[k, ERROR_CAUSES.index("rounding")]))
         low, high = values(row.matrix, dataclasses.replace(box, lower=theta, upper=theta))
         assert row.lower <= high
         assert low <= row.upper
@@ -117,9 +113,7 @@ def test_a_smaller_error_than_was_made_is_noticed():
         return out
 
     assert broken(errors) == 0
-    small = dataclasses.replace(
-        errors, torque_abs=0.85 * errors.torque_abs, torque_rel=0.85 * errors.torque_rel
-    )
+    small = dataclasses.replace(errors, torque_abs=0.85 * errors.torque_abs, torque_rel=0.85 * errors.torque_rel)
     assert broken(small) > 10
 
 
@@ -146,11 +140,7 @@ def test_each_part_of_the_error_is_needed(monkeypatch):
 
     assert broken() == 0
     true = step_bounds_module.derivatives_at
-    monkeypatch.setattr(
-        step_bounds_module,
-        "derivatives_at",
-        lambda *a: type(true(*a))(*(0.0 * x for x in true(*a))),
-    )
+    monkeypatch.setattr(step_bounds_module, "derivatives_at", lambda *a: type(true(*a))(*(0.0 * x for x in true(*a))))
     far = step_bounds_module.LinkBounds.over
     monkeypatch.setattr(
         step_bounds_module.LinkBounds,
@@ -260,9 +250,7 @@ def test_delay_asks_for_the_torque_beside_the_window():
 )  # fmt: skip
 @settings(max_examples=300, deadline=None)
 def test_true_torque_holds_the_torque(tau, sign, a, b, bias, at, command):
-    errors = MeasurementErrors(
-        1, "command" if command else "motor", a, b, 0.0, 0.0, 1.0, torque_bias=np.array([bias])
-    )
+    errors = MeasurementErrors(1, "command" if command else "motor", a, b, 0.0, 0.0, 1.0, torque_bias=np.array([bias]))
     measured = tau + at * bias + sign * (a + b * abs(tau))
     found = true_torque(np.array([[measured]]), errors)
     assert found.lo[0, 0] - 1e-12 <= tau + at * bias <= found.hi[0, 0] + 1e-12
@@ -304,9 +292,7 @@ def test_upper_bounds_of_sums_and_products_are_upper_bounds():
         assert all(Fraction(float(a)) >= b for a, b in zip(added(x), exact, strict=True))
         assert np.all(added(x) <= x.sum(axis=0) * (1.0 + 1e-11))
     a, b, c = rng.uniform(0, 1, (3, 500))
-    product = [
-        Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z)) for x, y, z in zip(a, b, c, strict=True)
-    ]
+    product = [Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z)) for x, y, z in zip(a, b, c, strict=True)]
     assert all(Fraction(float(x)) >= y for x, y in zip(inflate(a * b + c), product, strict=True))
 
 

@@ -105,18 +105,14 @@ class Exact:
         here = self.frames(q)
         total = mp.mpf(0)
         for link, ((r1, p1), (r0, p0), (r, p)) in enumerate(zip(ahead, behind, here, strict=True)):
-            m, cx, cy, cz, xx, xy, yy, xz, yz, zz = (
-                mp.mpf(float(t)) for t in theta[10 * link : 10 * link + 10]
-            )
+            m, cx, cy, cz, xx, xy, yy, xz, yz, zz = (mp.mpf(float(t)) for t in theta[10 * link : 10 * link + 10])
             half = (xx + yy + zz) / 2
             sigma = mp.matrix([[half - xx, -xy, -xz], [-xy, half - yy, -yz], [-xz, -yz, half - zz]])
             # x = p + r s: the integral of |xdot|^2 needs only int dm, int s dm, int s s^T dm.
             v, w = (p1 - p0) / (2 * step), (r1 - r0) / (2 * step)
             c = mp.matrix([cx, cy, cz])
             moving = w * sigma * w.T
-            total += (
-                m * (v.T * v)[0] + 2 * (v.T * w * c)[0] + moving[0, 0] + moving[1, 1] + moving[2, 2]
-            ) / 2
+            total += (m * (v.T * v)[0] + 2 * (v.T * w * c)[0] + moving[0, 0] + moving[1, 1] + moving[2, 2]) / 2
             if weight:
                 g = mp.matrix(self.kin.gravity.tolist())
                 total += (g.T * (m * p + r * c))[0]
@@ -158,12 +154,7 @@ def test_enclose_the_energy_in_40_digits(n, slides):
 
 
 @settings(max_examples=40, deadline=None)
-@given(
-    seed=st.integers(0, 2**31),
-    n=st.integers(1, 9),
-    width=st.floats(1e-9, 1.0),
-    slides=st.sampled_from([0.0, 0.5]),
-)
+@given(seed=st.integers(0, 2**31), n=st.integers(1, 9), width=st.floats(1e-9, 1.0), slides=st.sampled_from([0.0, 0.5]))
 def test_boxes_enclose_all_their_points_and_smaller_boxes(seed, n, width, slides):
     rng = np.random.default_rng(seed)
     kin, _, _ = random_arm(n, rng, slides)
@@ -219,9 +210,7 @@ def test_states_that_are_none_are_refused():
             interval_momentum_rate(kin, bad, bad, bad, bad)
 
 
-@pytest.mark.parametrize(
-    ("n", "slides"), [(1, 0.0), (2, 0.0), (5, 0.0), (9, 0.0), (1, 1.0), (2, 0.5), (4, 0.6)]
-)
+@pytest.mark.parametrize(("n", "slides"), [(1, 0.0), (2, 0.0), (5, 0.0), (9, 0.0), (1, 1.0), (2, 0.5), (4, 0.6)])
 def test_derivative_bounds_hold_along_random_lines(n, slides):
     """First and second differences of momentum and rate never exceed what LinkBounds says of derivatives."""
     rng = np.random.default_rng(n)

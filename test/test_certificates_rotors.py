@@ -62,9 +62,7 @@ def test_columns_enclose_the_energy_of_spinning_points_in_60_digits(n, slides):
     exact = Spinning(kin)
     mp = exact.mp
     q, qd = rng.uniform(-3, 3, n), rng.uniform(-2, 2, n)
-    bounds = [
-        f(kin, q[None], q[None], qd[None], qd[None]) for f in (interval_momentum, interval_momentum_rate)
-    ]
+    bounds = [f(kin, q[None], q[None], qd[None], qd[None]) for f in (interval_momentum, interval_momentum_rate)]
     q, qd, h = [mp.mpf(float(x)) for x in q], [mp.mpf(float(x)) for x in qd], mp.mpf(10) ** -12
     for m in range(len(kin.motors.joint)):
         for i in range(n):
@@ -134,9 +132,7 @@ def test_chains_pass_and_say_which_motors_they_are_for(n, link, tmp_path):
     data = random_log(rng, model, theta, 0.8)
     paths, box = write_chain(tmp_path, model, data, 400)
     assert len(paths) == 3
-    assert np.all(
-        (box.payload_lower <= theta[box.layout.payload]) & (theta[box.layout.payload] <= box.payload_upper)
-    )
+    assert np.all((box.payload_lower <= theta[box.layout.payload]) & (theta[box.layout.payload] <= box.payload_upper))
     found = verdicts(model, paths, data)
     assert [v.reason for v in found] == [None] * 3
     gear = model.kinematics.motors.gear * (1.0 + 1e-6)

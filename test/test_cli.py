@@ -54,9 +54,7 @@ def test_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     assert text.startswith("usage: safe-sysid")
     if arguments[0] == "demo":
-        options = (
-            "payload robot scene seed noise torque-noise velocity-error arm plans lockstep real-time json out"
-        )
+        options = "payload robot scene seed noise torque-noise velocity-error arm plans lockstep real-time json out"
         assert [name for name in options.split(" ") if f"--{name}" not in text] == []
 
 
@@ -80,9 +78,7 @@ def test_the_first_line_comes_at_once(tmp_path: Path) -> None:
     """Before anything is imported that takes long; here it ends in an error soon after."""
     command = [sys.executable, "-u", "-m", "safe_sysid", "demo", "--payload", "3.5lb"]
     began = time.monotonic()
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, text=True
-    ) as run:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, text=True) as run:
         line = run.stdout.readline()
         first = time.monotonic() - began
         _, error = run.communicate(timeout=120)
@@ -139,9 +135,7 @@ def test_payloads_that_cannot_be(value: str, words: list[str], capsys: pytest.Ca
         (["--gravity", "0"], ["--gravity"]),
     ],
 )
-def test_options_that_cannot_be(
-    arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_options_that_cannot_be(arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     error = refused(capsys, "demo", *arguments)
     for word in words:
         assert word in error
@@ -183,9 +177,7 @@ def test_declared_bounds_become_overrides_of_every_node() -> None:
     from safe_sysid.demo.options import DemoOptions, prepare
     from safe_sysid.demo.supervisor import NODES, node_parameters
 
-    options = DemoOptions(
-        torque_noise=(0.2, 0.01), velocity_error=1e-5, arm="corner", noise="adversarial", plans=2
-    )
+    options = DemoOptions(torque_noise=(0.2, 0.01), velocity_error=1e-5, arm="corner", noise="adversarial", plans=2)
     setup = prepare(options)
     measurement = setup.model.settings.measurement
     assert (measurement.torque_abs, measurement.torque_rel, measurement.velocity_error) == (0.2, 0.01, 1e-5)
@@ -224,9 +216,7 @@ def test_config_check_names_file_key_value_and_expectation(capsys: pytest.Captur
     assert "nothing" in capsys.readouterr().err
 
 
-def test_config_check_refuses_a_torque_rate_that_no_arm_can_start_with(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_config_check_refuses_a_torque_rate_that_no_arm_can_start_with(capsys: pytest.CaptureFixture[str]) -> None:
     text = resource_path("config/kinova_gen3.yaml").read_text(encoding="utf-8")
     text = text.replace("urdf: kinova_gen3.urdf", f"urdf: {resource_path('urdf/kinova_gen3.urdf')}", 1)
     assert "torque_rate: 1.0e4" in text
@@ -276,9 +266,7 @@ def test_a_value_that_begins_with_a_minus_gets_a_hint(capsys: pytest.CaptureFixt
         ["campaign", "identification", "--only", "0", "--save-log"],
     ],
 )
-def test_files_in_directories_that_do_not_exist(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_in_directories_that_do_not_exist(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert "a directory that exists" in refused(capsys, *arguments, "nowhere/x.json")
     Path("there").mkdir()
     assert "this is a directory" in refused(capsys, *arguments, "there")

@@ -13,13 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safe_sysid.dynamics import dynamics_of
-from safe_sysid.dynamics.closed_chain import (
-    ClosureError,
-    LoopClosure,
-    Mechanism,
-    check_uniqueness,
-    load_mechanism,
-)
+from safe_sysid.dynamics.closed_chain import ClosureError, LoopClosure, Mechanism, check_uniqueness, load_mechanism
 from safe_sysid.dynamics.closed_chain.files import mechanism_path, pinocchio_model, read_mechanism_file
 from safe_sysid.errors import ConfigError, ModelError, ParameterError
 from safe_sysid.resources import resource_path
@@ -77,10 +71,7 @@ def test_pinocchio_finds_the_loops_closed_and_their_rates_zero(name: str, seed: 
     for k in (0, 39):
         pin.forwardKinematics(model, data, motion.q[k])
         for c in constraints:
-            first, second = (
-                data.oMi[c.joint1_id] * c.joint1_placement,
-                data.oMi[c.joint2_id] * c.joint2_placement,
-            )
+            first, second = (data.oMi[c.joint1_id] * c.joint1_placement, data.oMi[c.joint2_id] * c.joint2_placement)
             apart = first.inverse() * second
             assert np.max(np.abs(apart.translation)) < 1e-10
             if c.type == pin.ContactType.CONTACT_6D:
@@ -88,10 +79,7 @@ def test_pinocchio_finds_the_loops_closed_and_their_rates_zero(name: str, seed: 
         pin.computeJointJacobians(model, data, motion.q[k])
         for c in constraints:
             ends = []
-            for joint, placement in (
-                (c.joint1_id, c.joint1_placement),
-                (c.joint2_id, c.joint2_placement),
-            ):
+            for joint, placement in ((c.joint1_id, c.joint1_placement), (c.joint2_id, c.joint2_placement)):
                 j = pin.getJointJacobian(model, data, joint, pin.LOCAL_WORLD_ALIGNED) @ motion.transmission[k]
                 lever = data.oMi[joint].rotation @ placement.translation
                 ends.append(np.vstack([j[:3] - pin.skew(lever) @ j[3:], j[3:]]))
@@ -117,12 +105,8 @@ def test_the_projected_torque_makes_pinocchio_accelerate_as_asked(name: str, see
     for k in (0, 17, 39):
         tau = -fc * np.sign(motion.qd[k]) - fv * motion.qd[k] - beta
         tau[m.actuated] += motors[k]
-        qdd = pin.constraintDynamics(
-            model, data, motion.q[k], motion.qd[k], tau, constraints, datas, accuracy
-        )
-        np.testing.assert_allclose(
-            qdd, motion.qdd[k], rtol=1e-6, atol=1e-5 * (1 + np.max(np.abs(motion.qdd[k])))
-        )
+        qdd = pin.constraintDynamics(model, data, motion.q[k], motion.qd[k], tau, constraints, datas, accuracy)
+        np.testing.assert_allclose(qdd, motion.qdd[k], rtol=1e-6, atol=1e-5 * (1 + np.max(np.abs(motion.qdd[k]))))
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -251,9 +235,7 @@ def test_locked_joints_do_not_move(tmp_path: Path) -> None:
     file.write_text("urdf: four_joint_arm.urdf\nlocked: {shoulder_yaw: 0.3}\n")
     m = load_mechanism(file)
     assert m.joint_names == ("shoulder_roll", "shoulder_pitch", "elbow")
-    assert m.theta_nominal[::10][:3].sum() == pytest.approx(
-        mechanism("four_joint_arm").theta_nominal[::10][:4].sum()
-    )
+    assert m.theta_nominal[::10][:3].sum() == pytest.approx(mechanism("four_joint_arm").theta_nominal[::10][:4].sum())
 
 
 def test_a_slider_crank_slides_as_its_formula_says(tmp_path: Path) -> None:

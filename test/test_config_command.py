@@ -81,9 +81,7 @@ def test_show_as_yaml_is_the_same_robot(capsys: pytest.CaptureFixture[str]) -> N
     assert load_robot("whole.yaml").settings == load_robot("kinova_gen3").settings
     data = yaml.safe_load(text)
     optional = ("mounting.", "<")
-    required = {
-        p.path for p in KEYS.values() if p.type != "section" and not any(o in p.path for o in optional)
-    }
+    required = {p.path for p in KEYS.values() if p.type != "section" and not any(o in p.path for o in optional)}
     assert not [path for path in required if not _has(data, path.split("."))], "nothing is left to a default"
 
 
@@ -121,9 +119,7 @@ def test_values_that_are_to_be_measured_are_named_with_their_line() -> None:
 def test_a_hand_with_fingers_that_changes_nothing_is_doubted() -> None:
     opening = KINOVA[KINOVA.index("  hand_opening:") : KINOVA.index("  # Locked joints that open")]
     assert "hand_opening" not in doubts()
-    assert "payload.hand_opening is zero, but the hand has robotiq_85_left_knuckle_link" in doubts(
-        (opening, "")
-    )
+    assert "payload.hand_opening is zero, but the hand has robotiq_85_left_knuckle_link" in doubts((opening, ""))
 
 
 def test_limits_beyond_the_urdf_are_doubted() -> None:
@@ -207,9 +203,7 @@ def test_a_file_of_node_parameters(capsys: pytest.CaptureFixture[str]) -> None:
         ("ros__parameters: {plans: 6, cost: condition}", "{plans: 6}", ["/left/planner", "section ros__parameters"]),
     ],
 )  # fmt: skip
-def test_what_nodes_would_refuse(
-    old: str, new: str, words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_nodes_would_refuse(old: str, new: str, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert NODES.count(old) == 1
     Path("nodes.yaml").write_text(NODES.replace(old, new))
     assert main(["config", "check", "nodes.yaml"]) == 1
@@ -218,9 +212,7 @@ def test_what_nodes_would_refuse(
         assert word in error
 
 
-def test_arms_in_namespaces_may_differ(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_arms_in_namespaces_may_differ(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("safe_sysid.apps.check.parameters.judge", lambda *_: [])
 
     def check(text: str) -> int:
@@ -266,9 +258,7 @@ def test_settings_that_the_robot_cannot_have_are_refused_by_name(capsys: pytest.
         (["--urdf", "nothing.urdf", "--out", "no/where/a.yaml"], "no/where"),
     ],
 )
-def test_init_refuses_in_one_line(
-    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_init_refuses_in_one_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["config", "init", *arguments]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1

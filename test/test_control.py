@@ -50,9 +50,7 @@ def test_torque_lies_in_the_image_of_the_box(model: RobotModel, gains: Controlle
         for _ in range(50):
             q = rng.uniform(-3, 3, model.n)
             qd = rng.uniform(-1, 1, model.n) * scale
-            reference = (
-                np.stack([q, qd, rng.uniform(-1, 1, model.n)]) + rng.normal(size=(3, model.n)) * 0.01 * scale
-            )
+            reference = np.stack([q, qd, rng.uniform(-1, 1, model.n)]) + rng.normal(size=(3, model.n)) * 0.01 * scale
             torque = law.step(0.0, q, qd, reference, in_use(box))
             e, de = reference[0] - q, reference[1] - qd
             w_s = dynamics_of(model.kinematics).slotine_li_regressor(
@@ -84,9 +82,7 @@ def test_point_box_gives_computed_torque(model: RobotModel, gains: ControllerGai
     law = RobustLaw(model.kinematics, gains, model.friction_transition_velocity)
     theta, rng = model.theta_nominal, np.random.default_rng(2)
     q, qd, q_d, qd_d, qdd_d = rng.uniform(-1, 1, (5, model.n))
-    torque = law.step(
-        0.0, q, qd, np.stack([q_d, qd_d, qdd_d]), ModelInUse(theta, theta, np.zeros_like(theta))
-    )
+    torque = law.step(0.0, q, qd, np.stack([q_d, qd_d, qdd_d]), ModelInUse(theta, theta, np.zeros_like(theta)))
     e, de = q_d - q, qd_d - qd
     w_s = dynamics_of(model.kinematics).slotine_li_regressor(
         q + gains.lead * qd, qd, qd_d + gains.K_r * e, qdd_d + gains.K_r * de, 0.01
@@ -106,9 +102,7 @@ def exciting_trajectory(rng: np.random.Generator, gains: ControllerGains, q: np.
             return trajectory
 
 
-@pytest.mark.parametrize(
-    ("seed", "added"), [*((seed, 0.0) for seed in range(6)), (0, 1.0), (1, 1.0), (4, 1.0)]
-)
+@pytest.mark.parametrize(("seed", "added"), [*((seed, 0.0) for seed in range(6)), (0, 1.0), (1, 1.0), (4, 1.0)])
 def test_energy_stays_below_its_bound_under_attack(model: RobotModel, seed: int, added: float) -> None:
     """Corner parameters, actuator errors and torque added to the law's that push the wrong way, fastest motions."""
     model = load_robot("kinova_gen3", **{"controller.feed_forward.bound": added})
@@ -155,9 +149,7 @@ def test_bound_holds_from_the_worst_start(model: RobotModel, gains: ControllerGa
             arm.step(torque - np.sign(law.r) * (a.actuator_abs + a.actuator_rel * np.abs(torque)), 1e-3)
 
 
-def test_theorem_without_its_damping_is_broken_by_the_attack(
-    model: RobotModel, gains: ControllerGains
-) -> None:
+def test_theorem_without_its_damping_is_broken_by_the_attack(model: RobotModel, gains: ControllerGains) -> None:
     """Mutation: no robust term and no damping; the same attack must find it."""
     theta = draw(model, 1)
     arm = RigidArm(model, theta, START)
@@ -187,9 +179,7 @@ def test_declared_quantities_bound_the_true_ones(model: RobotModel, gains: Contr
             h = arm.inertia(q + rng.uniform(-1, 1, n) * dq) - np.diag(theta[12 * n : 13 * n])
             assert np.linalg.eigvalsh(h / np.sqrt(spare)[:, None] / np.sqrt(spare))[-1] <= share
         qd, qd_a, qdd = rng.uniform(-1, 1, (3, n))
-        sens = torque_sensitivity(
-            model.kinematics, norms, np.abs(qd) + 1e-3, np.abs(qd_a) + 1e-3, np.abs(qdd) + 1e-3
-        )
+        sens = torque_sensitivity(model.kinematics, norms, np.abs(qd) + 1e-3, np.abs(qd_a) + 1e-3, np.abs(qdd) + 1e-3)
         step = 1e-4
         for i, bound in enumerate((sens.q, sens.qd, sens.qd_a, sens.qdd_a)):
             for j in range(n):

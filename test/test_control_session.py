@@ -11,13 +11,7 @@ from test_control import START
 from safe_sysid.control.activation import Judgement
 from safe_sysid.control.controller import Controller, ControllerState
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.nodes.common.answers import (
-    NOT_AWAITED,
-    BoundsAnswer,
-    JointSample,
-    MessageRefusedError,
-    PlanAnswer,
-)
+from safe_sysid.nodes.common.answers import NOT_AWAITED, BoundsAnswer, JointSample, MessageRefusedError, PlanAnswer
 from safe_sysid.nodes.common.time_base import TimeBase
 from safe_sysid.nodes.controller.session import ControlSession
 from safe_sysid.nodes.controller.tick_log import TickLog
@@ -194,9 +188,7 @@ def test_lockstep_a_batch_is_waited_for_and_its_box_is_taken_at_its_time(
     assert node.session.missing == ["the bounds of batch 2"]
 
 
-def test_lockstep_a_plant_that_goes_on_alone_gets_no_torque(
-    model: RobotModel, gains: ControllerGains
-) -> None:
+def test_lockstep_a_plant_that_goes_on_alone_gets_no_torque(model: RobotModel, gains: ControllerGains) -> None:
     node = Node(model, gains, lockstep=True, await_plans=False)
     node.measure(MS)
     assert node.activate() == []

@@ -47,9 +47,7 @@ class Loop:
         return self.model.arm_prior.with_payload(inner.payload_lower, inner.payload_upper, seq)
 
 
-def plan_from(
-    state: np.ndarray, start: float, identity: str = "0:0", sequence: int = 0, step: float = 0.1
-) -> Plan:
+def plan_from(state: np.ndarray, start: float, identity: str = "0:0", sequence: int = 0, step: float = 0.1) -> Plan:
     n = state.shape[1]
     goal = state[0] + step
     return Plan(QuinticTrajectory.to_rest(state, goal, 1.0), start, 0.5, identity, sequence, np.zeros(n))
@@ -73,9 +71,7 @@ def test_idle_commands_nothing(model: RobotModel, gains: ControllerGains) -> Non
     assert controller.state is ControllerState.IDLE
 
 
-def test_start_is_refused_while_moving_out_of_range_or_not_finite(
-    model: RobotModel, gains: ControllerGains
-) -> None:
+def test_start_is_refused_while_moving_out_of_range_or_not_finite(model: RobotModel, gains: ControllerGains) -> None:
     controller, z = Controller(model, gains), np.zeros(model.n)
     assert any("not at rest" in r for r in controller.start(0.0, START, z + 0.5))
     outside = START.copy()
@@ -109,9 +105,7 @@ def test_plan_is_tracked_then_braked_then_held(loop: Loop) -> None:
 
 def test_next_plan_takes_over_at_the_hand_over(loop: Loop) -> None:
     c = loop.controller
-    first = plan_from(
-        rest(loop.arm.q * 0 + c.step(loop.t + PERIOD, loop.arm.q, loop.arm.qd).reference[0]), 0.1
-    )
+    first = plan_from(rest(loop.arm.q * 0 + c.step(loop.t + PERIOD, loop.arm.q, loop.arm.qd).reference[0]), 0.1)
     loop.t += PERIOD
     assert c.offer_plan(first, loop.t) is None
     loop.run(0.2)
@@ -216,9 +210,7 @@ def test_reset_is_taken_only_at_rest_and_begins_an_epoch(loop: Loop) -> None:
     end = c._hold[0].copy()
     assert "reset" in str(c.offer_plan(plan_from(rest(end), loop.t + 1, "0:1"), loop.t))
     loop.run(0.3)
-    assert (
-        np.max(np.abs(np.diff(loop.torques[begin:], axis=0))) < 0.5
-    )  # the box grows, the torque does not jump
+    assert np.max(np.abs(np.diff(loop.torques[begin:], axis=0))) < 0.5  # the box grows, the torque does not jump
     assert c.box.identity == "1:0"
     assert [b.identity for b in loop.announced] == ["0:1", "1:0"]
     assert "epoch" in str(c.offer_plan(plan_from(rest(end), loop.t + 1, "0:1"), loop.t))
@@ -306,9 +298,7 @@ def test_stop_brakes_and_takes_no_further_plan(loop: Loop) -> None:
     assert not c.stopped
 
 
-def test_torque_beyond_the_limit_is_clipped_counted_and_braked(
-    model: RobotModel, gains: ControllerGains
-) -> None:
+def test_torque_beyond_the_limit_is_clipped_counted_and_braked(model: RobotModel, gains: ControllerGains) -> None:
     """Cannot happen under a certificate; a weaker declared limit makes it happen."""
     from dataclasses import replace
 

@@ -26,9 +26,7 @@ from safe_sysid.trajectories import Plan, QuinticTrajectory
 STAMP = 1_700_000_000_000_000_000
 
 
-def test_what_was_in_force_before_counts_for_what_is_covered(
-    model: RobotModel, gains: ControllerGains
-) -> None:
+def test_what_was_in_force_before_counts_for_what_is_covered(model: RobotModel, gains: ControllerGains) -> None:
     """The command before acts for a while, too: its S, its age, and those of a mix that the rate made."""
     quiet, a = np.full(model.n, 1e-3), gains.assumptions
 
@@ -114,9 +112,7 @@ def test_gains_that_accelerate_beyond_what_identification_assumes_are_refused(ga
     ) as refused:
         check_acceleration(load_robot("kinova_gen3", **{key: 0.99 * most}), gains)
     asked = re.findall(r"expected at least ([\d.]+)", str(refused.value))
-    check_acceleration(
-        load_robot("kinova_gen3", **{key: float(asked[0])}), gains
-    )  # what it asks for is enough
+    check_acceleration(load_robot("kinova_gen3", **{key: float(asked[0])}), gains)  # what it asks for is enough
     # The error of a stamp is sized with it: then the theorem itself rests on it.
     dated = load_robot("kinova_gen3", **{key: 0.99 * most, "measurement.stamp_error_s": 1e-9})
     with pytest.raises(ParameterError, match="acceleration_bound"):
@@ -225,9 +221,7 @@ def test_a_command_that_was_late_and_not_covered_ends_the_claim_until_the_next_s
     assert (
         core.bound_status.late == 1
     )  # those that follow are in time, and the theorem has lost its beginning all the same
-    assert core.bound_status.text.startswith(
-        "not proved since 0.020 s: a command came 30 ms after its measurement"
-    )
+    assert core.bound_status.text.startswith("not proved since 0.020 s: a command came 30 ms after its measurement")
     core.fault("for the test")
     run(100, late=None)
     assert core.bound_status.text == "proved"

@@ -33,9 +33,7 @@ from safe_sysid.trajectories import Plan, QuinticTrajectory
 # -- static gravity -------------------------------------------------------------------------------------------------
 
 
-def measured(
-    model: RobotModel, theta: np.ndarray, q: np.ndarray, signs: np.ndarray, source: str
-) -> np.ndarray:
+def measured(model: RobotModel, theta: np.ndarray, q: np.ndarray, signs: np.ndarray, source: str) -> np.ndarray:
     """Effort at rest with every error at a bound."""
     n, m, a = model.n, model.settings.measurement, model.settings.actuator
     z = np.zeros(n)
@@ -66,9 +64,7 @@ def test_what_is_wrong_is_named(model: RobotModel) -> None:
         return "; ".join(check_static_gravity(of, of.arm_prior, q, z, effort))
 
     assert said(good) == ""
-    assert "wrong sign of the effort of joint_2, joint_3, joint_4" in said(
-        np.where(np.arange(7) < 5, -good, good)
-    )
+    assert "wrong sign of the effort of joint_2, joint_3, joint_4" in said(np.where(np.arange(7) < 5, -good, good))
     assert "in mN m" in said(1e3 * good)
     assert "per cent" in said(100.0 * good / model.limits.torque)
     assert "no torque at all" in said(0.001 * good)
@@ -181,9 +177,7 @@ def test_while_control_is_taken_over_nothing_but_rest_is_desired() -> None:
         assert controller.state is ControllerState.TRACKING
 
 
-def test_a_ramp_that_late_measurements_prolong_begins_no_plan(
-    model: RobotModel, gains: ControllerGains
-) -> None:
+def test_a_ramp_that_late_measurements_prolong_begins_no_plan(model: RobotModel, gains: ControllerGains) -> None:
     theta = draw(model, 1, "8lb", "uniform")
     effort = measured(model, theta, START, np.zeros(7), "motor")
     controller = Controller(model, gains)
@@ -332,9 +326,7 @@ def test_a_gap_before_lost_commands_is_told_for_a_while(model: RobotModel) -> No
 
 
 @pytest.mark.parametrize("name", LAWS)
-def test_any_law_holds_and_only_one_is_called_proved(
-    model: RobotModel, gains: ControllerGains, name: str
-) -> None:
+def test_any_law_holds_and_only_one_is_called_proved(model: RobotModel, gains: ControllerGains, name: str) -> None:
     theta = draw(model, 3, "5lb", "uniform")
     arm = RigidArm(model, theta, START, substeps=1)
     controller = Controller(model, gains, law=make_law(name, model, gains))

@@ -53,9 +53,7 @@ def search(vertices: np.ndarray, triangles: np.ndarray) -> list[Piece]:
 
 
 def same(a: list, b: list) -> bool:
-    return len(a) == len(b) and all(
-        np.array_equal(p, q) and r == s for (p, r), (q, s) in zip(a, b, strict=True)
-    )
+    return len(a) == len(b) and all(np.array_equal(p, q) and r == s for (p, r), (q, s) in zip(a, b, strict=True))
 
 
 def test_the_second_time_nothing_is_searched_and_the_cover_is_the_same(mesh, folder, monkeypatch) -> None:

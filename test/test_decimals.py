@@ -153,13 +153,7 @@ def test_units_are_scaled_exactly() -> None:
 
 
 def test_a_declared_number_in_another_unit_loses_no_digit() -> None:
-    for value, text in (
-        (0.005, "5"),
-        (0.0049, "4.9"),
-        (0.0051234567, "5.1234567"),
-        (0.0, "0"),
-        (1e-9, "0.000001"),
-    ):
+    for value, text in ((0.005, "5"), (0.0049, "4.9"), (0.0051234567, "5.1234567"), (0.0, "0"), (1e-9, "0.000001")):
         assert declared_text(value, 1000) == text
     for value in np.random.default_rng(0).uniform(0.0, 0.1, 1000):
         assert float(declared_text(value)) == value

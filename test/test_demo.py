@@ -25,10 +25,7 @@ from safe_sysid.report.run.summary import Summary
 from safe_sysid.resources import resource_path
 from safe_sysid.robot import load_robot
 
-pytestmark = [
-    pytest.mark.ros,
-    pytest.mark.skipif(importlib.util.find_spec("rclpy") is None, reason="needs rclpy"),
-]
+pytestmark = [pytest.mark.ros, pytest.mark.skipif(importlib.util.find_spec("rclpy") is None, reason="needs rclpy")]
 
 SHM = Path("/dev/shm")
 
@@ -174,9 +171,7 @@ def test_the_run_leaves_everything(run: tuple[Demo, Path]) -> None:
     narrowed = [update["identity"] for update in updates if update["status"] == "OK"]
     assert len(narrowed) >= 2
     assert certificates == {
-        f"certificate_0_{int(identity.split(':')[1]):05d}.{kind}"
-        for identity in narrowed
-        for kind in ("json", "npz")
+        f"certificate_0_{int(identity.split(':')[1]):05d}.{kind}" for identity in narrowed for kind in ("json", "npz")
     }
     scene = str(directory / "near.yaml")
     command = ["verify", str(out), "--scene", scene, "--lockstep"]
@@ -254,9 +249,7 @@ def test_a_demo_whose_plans_do_not_move_fails_and_says_so(start: object, tmp_pat
     assert "taught nothing" in summary.exit.reason
     assert summary.violations.total == 0
     told = json.loads((tmp_path / "here" / "planner.json").read_text())
-    assert told["failure"].startswith(
-        "excitation failed after 0 plans, 2 more were wanted: no plan that teaches"
-    )
+    assert told["failure"].startswith("excitation failed after 0 plans, 2 more were wanted: no plan that teaches")
     assert {plan["status"] for plan in told["plans"]} == {"no plan that teaches anything"}
 
 
@@ -320,9 +313,7 @@ def test_no_process_outlives_a_killed_demo(start: object) -> None:
     demo.read_until("all four work")
     assert set(demo.nodes()) == {"controller", "planner", "solver", "identifier", "plant"}
     demo.process.kill()
-    assert wait_for(lambda: not demo.nodes(), 60.0), (
-        demo.nodes()
-    )  # half a second, if nothing is being compiled
+    assert wait_for(lambda: not demo.nodes(), 60.0), demo.nodes()  # half a second, if nothing is being compiled
 
 
 @pytest.mark.slow

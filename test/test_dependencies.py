@@ -40,9 +40,7 @@ def test_the_page_is_current(dependencies: Any) -> None:
     assert dependencies.page(before) == before, "run scripts/dependencies.py"
 
 
-def test_the_page_can_be_made_where_nothing_is_installed(
-    dependencies: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_page_can_be_made_where_nothing_is_installed(dependencies: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     before = dependencies.PAGE.read_text(encoding="utf-8")
     monkeypatch.setattr(dependencies, "installed", dict)
     assert dependencies.page(before) == before
@@ -78,9 +76,7 @@ def test_every_licence_of_the_page_fits(dependencies: Any) -> None:
         {"Classifier": "License :: Other/Proprietary License"},
     ],
 )
-def test_a_licence_that_does_not_fit_or_cannot_be_told_is_refused(
-    dependencies: Any, metadata: dict[str, str]
-) -> None:
+def test_a_licence_that_does_not_fit_or_cannot_be_told_is_refused(dependencies: Any, metadata: dict[str, str]) -> None:
     from licences import LicenceError, licence_of
 
     with pytest.raises(LicenceError, match="somebody"):

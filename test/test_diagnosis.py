@@ -126,9 +126,7 @@ def test_good_data_are_not_accused(model, errors, case):
     assert 0.0 < found.margin < 1.0
     assert found.explanations == ()
     assert "agree with each other" in format_diagnosis(found)[0]
-    nothing = diagnose_rows(
-        model, errors, rows_of_log(model, errors, case.data[:1], model.arm_prior), model.arm_prior
-    )
+    nothing = diagnose_rows(model, errors, rows_of_log(model, errors, case.data[:1], model.arm_prior), model.arm_prior)
     assert not nothing.empty
 
 

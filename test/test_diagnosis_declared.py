@@ -75,9 +75,7 @@ def test_the_box_of_a_configuration_needs_no_argument(model, errors, run):
 
 
 def test_a_density_that_is_too_small_is_named_and_the_box_is_not(model, errors, rows):
-    found = diagnose_rows(
-        model, errors, rows, model.arm_prior, known(model, [0.3] * 3, [0.0, 0.0, 0.1], density=20.0)
-    )
+    found = diagnose_rows(model, errors, rows, model.arm_prior, known(model, [0.3] * 3, [0.0, 0.0, 0.1], density=20.0))
     assert [c.kind for c in found.contradictions] == ["density"]
     assert "20 kg/m^3" in format_diagnosis(found)[0]
 

@@ -12,19 +12,7 @@ from pathlib import Path
 import pytest
 from docs_commands.checks import disagreement, unknown_options
 from docs_commands.launch_files import declared, why_not
-from docs_commands.pages import (
-    OTHER,
-    ROOT,
-    SESSION,
-    SHELL,
-    Command,
-    commands,
-    escaped,
-    fences,
-    pages,
-    spans,
-    text_of,
-)
+from docs_commands.pages import OTHER, ROOT, SESSION, SHELL, Command, commands, escaped, fences, pages, spans, text_of
 from docs_commands.programs import NotCoveredError, covered, run
 from docs_commands.table import ELSEWHERE, SHORTER, Ledger
 from docs_commands.workspace import Outcome, Shared, Workspace
@@ -33,9 +21,7 @@ from safe_sysid.cli import COMMANDS, build_parser, main
 
 HAS_ROS = importlib.util.find_spec("rclpy") is not None
 needs_ros = pytest.mark.skipif(not HAS_ROS, reason="rclpy is not installed")
-PAGES = [
-    page for page in pages() if any(f.language in (*SHELL, SESSION) for f in fences(page, text_of(page)))
-]
+PAGES = [page for page in pages() if any(f.language in (*SHELL, SESSION) for f in fences(page, text_of(page)))]
 
 
 def all_commands() -> list[Command]:
@@ -61,9 +47,7 @@ def parse(arguments: list[str]) -> None:
 def test_every_block_says_its_language_and_no_command_hides(page: str) -> None:
     text = text_of(page)
     strange = [
-        f"{f.page}:{f.line}: {f.language!r}"
-        for f in fences(page, text)
-        if f.language not in {*SHELL, SESSION, *OTHER}
+        f"{f.page}:{f.line}: {f.language!r}" for f in fences(page, text) if f.language not in {*SHELL, SESSION, *OTHER}
     ]
     assert strange == []
     assert escaped(page, text) == []
@@ -115,9 +99,7 @@ def test_help_of_every_command_and_the_examples_in_it(name: str, capsys: pytest.
 @pytest.mark.parametrize("page", pages())
 def test_options_in_prose_exist(page: str) -> None:
     """Code spans: commands of this program with their options, scripts of benchmarks, options alone."""
-    assert [
-        f"{page}:{line}: {what}" for line, span in spans(text_of(page)) for what in unknown_options(span)
-    ] == []
+    assert [f"{page}:{line}: {what}" for line, span in spans(text_of(page)) for what in unknown_options(span)] == []
 
 
 @needs_ros
@@ -183,8 +165,7 @@ def test_an_option_that_does_not_exist_is_found_in_prose(span: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "span",
-    ["safe-sysid demo --real-time", "--payload-box LX,LY", "safe-sysid verify DIR --lockstep", "a --b c"],
+    "span", ["safe-sysid demo --real-time", "--payload-box LX,LY", "safe-sysid verify DIR --lockstep", "a --b c"]
 )
 def test_an_option_that_exists_is_not(span: str) -> None:
     assert unknown_options(span) == []
@@ -199,9 +180,7 @@ def test_launch_files_are_asked_what_they_declare() -> None:
 
 
 def test_a_status_that_the_page_does_not_show_is_found() -> None:
-    (command,) = commands(
-        "p.md", "```console\n$ safe-sysid verify x\nsafe-sysid verify: error: no such\n```\n"
-    )
+    (command,) = commands("p.md", "```console\n$ safe-sysid verify x\nsafe-sysid verify: error: no such\n```\n")
     assert disagreement(command, Outcome(2, "safe-sysid verify: error: no such")) == ""
     assert disagreement(command, Outcome(0, "PASS"))
     (command,) = commands("p.md", "```sh\nsafe-sysid verify x\n```\n")

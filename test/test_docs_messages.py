@@ -22,13 +22,7 @@ pytestmark = pytest.mark.ros
 NODES = (*MANAGED, "plant")
 #: Of every node, or of every managed one; the page says so in a sentence.
 EVERYWHERE = {"/rosout", "/parameter_events"}
-LIFECYCLE = {
-    "change_state",
-    "get_available_states",
-    "get_available_transitions",
-    "get_state",
-    "get_transition_graph",
-}
+LIFECYCLE = {"change_state", "get_available_states", "get_available_transitions", "get_state", "get_transition_graph"}
 PARAMETERS = {
     "describe_parameters", "get_parameter_types", "get_parameters", "get_type_description", "list_parameters",
     "set_parameters", "set_parameters_atomically",
@@ -52,13 +46,7 @@ def written() -> tuple[dict[tuple[str, str], str], dict[tuple[str, str], str]]:
 
 
 def full(name: str, node: str) -> str:
-    return (
-        name.replace("~", f"/{node}")
-        if name.startswith("~")
-        else name
-        if name.startswith("/")
-        else f"/{name}"
-    )
+    return name.replace("~", f"/{node}") if name.startswith("~") else name if name.startswith("/") else f"/{name}"
 
 
 def made(probe: Probe) -> tuple[dict[tuple[str, str], str], dict[tuple[str, str], str], set[str]]:
@@ -104,9 +92,7 @@ def test_topics_and_services_of_the_page_are_those_of_the_nodes(tmp_path: Path) 
         for process in processes.values():
             process.wait_ready()
         probe.wait(lambda: probe.state() == "holding", "a controller at work")
-        with contextlib.suppress(
-            AssertionError
-        ):  # discovery takes a moment; then the comparison says what differs
+        with contextlib.suppress(AssertionError):  # discovery takes a moment; then the comparison says what differs
             probe.wait(lambda: made(probe) == (published, heard, services), "the page's topics", 10.0)
         really_published, really_heard, really_served = made(probe)
         assert really_published == published
@@ -114,9 +100,7 @@ def test_topics_and_services_of_the_page_are_those_of_the_nodes(tmp_path: Path) 
         assert really_served == services
         for row in table("refer/messages.md", "Topics", "topic"):
             kind = kinds[row["QoS"]]
-            expected = tuple(
-                kind[what].rpartition("lock-step: ")[2] for what in ("reliability", "durability")
-            )
+            expected = tuple(kind[what].rpartition("lock-step: ")[2] for what in ("reliability", "durability"))
             column, ask = (
                 ("published by", probe.node.get_publishers_info_by_topic)
                 if row["published by"]

@@ -140,9 +140,7 @@ def test_no_page_fetches_anything_from_elsewhere(site: Path, built: dict[Path, P
         assert [address for address in page.fetched if urlsplit(address).netloc] == [], path
     for style in site.rglob("*.css"):
         addresses = re.findall(r"url\(([^)]*)\)|@import\s+(\S+)", style.read_text(encoding="utf-8"))
-        assert [
-            a for a in addresses if "//" in "".join(a) and not "".join(a).strip("'\"").startswith("data:")
-        ] == []
+        assert [a for a in addresses if "//" in "".join(a) and not "".join(a).strip("'\"").startswith("data:")] == []
 
 
 @pytest.mark.slow
@@ -162,9 +160,7 @@ def test_pages_read_well_on_a_phone_without_a_server(site: Path, built: dict[Pat
         assert [error for error in tab.errors if "icon.svg" not in error] == []
         # (Of files the search finds the pages; excerpts of them it only gets from a server.)
         tab.page.goto((site / "search.html").as_uri() + "?q=certificate")
-        tab.wait(
-            lambda: "certificates.html" in tab.page.inner_html("#search-results"), "what was searched for"
-        )
+        tab.wait(lambda: "certificates.html" in tab.page.inner_html("#search-results"), "what was searched for")
         assert {urlsplit(address).scheme for address in tab.requests} <= {"file", "data"}
 
 

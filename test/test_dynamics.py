@@ -56,9 +56,7 @@ def test_backends_agree_on_arms_with_sliding_joints_and_geared_rotors():
             np.testing.assert_allclose(found, expected, rtol=0.0, atol=1e-11 * scale, err_msg=name)
             one = [x[2] if np.ndim(x) == 2 else x for x in arguments]
             for backend, batch in ((ours, found), (theirs, expected)):
-                np.testing.assert_allclose(
-                    getattr(backend, name)(*one), batch[2], rtol=1e-13, atol=1e-13 * scale
-                )
+                np.testing.assert_allclose(getattr(backend, name)(*one), batch[2], rtol=1e-13, atol=1e-13 * scale)
 
 
 def test_what_the_methods_say_of_each_other():
@@ -72,16 +70,12 @@ def test_what_the_methods_say_of_each_other():
         inertia = dynamics.mass_matrix(theta, q)
         np.testing.assert_allclose(inertia, inertia.transpose(0, 2, 1), **close)
         rest = dynamics.inverse_dynamics(theta, q, 0 * qd, 0 * qdd, 1.0)
-        np.testing.assert_allclose(
-            rest - dynamics.gravity(theta, q), np.tile(theta[13 * n :], (3, 1)), **close
-        )
+        np.testing.assert_allclose(rest - dynamics.gravity(theta, q), np.tile(theta[13 * n :], (3, 1)), **close)
         accelerated = dynamics.inverse_dynamics(theta, q, 0 * qd, qdd, 1.0) - rest
         np.testing.assert_allclose(accelerated, np.einsum("kij,kj->ki", inertia, qdd), **close)
 
 
-def test_a_strangers_backend_is_one_file_and_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_strangers_backend_is_one_file_and_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "strangers_dynamics.py").write_text(STRANGER, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(DYNAMICS, "mine", "strangers_dynamics:StrangersDynamics")

@@ -62,8 +62,7 @@ def test_a_thicker_body_is_nearer(ur5e: RobotModel) -> None:
     """No bound is remembered for another model."""
     pair = ("base_link:0", "upper_arm_link:1")
     thicker = tuple(
-        Body(b.name, b.joint, b.points, b.radius + 0.001, b.kind) if b.name == pair[0] else b
-        for b in ur5e.bodies
+        Body(b.name, b.joint, b.points, b.radius + 0.001, b.kind) if b.name == pair[0] else b for b in ur5e.bodies
     )
     gained = bounds_at_every_pose(ur5e)[pair] - bounds_at_every_pose(replace(ur5e, bodies=thicker))[pair]
     assert gained == pytest.approx(0.001, abs=2e-6)

@@ -60,9 +60,7 @@ def test_trapezoids_give_the_torques_integral_and_euler_does_not() -> None:
     columns = torque_observation(kin, q, qd, qdd).reshape(-1, n, 10)
     full = dynamics_of(kin).torque_regressor(q, qd, qdd)[:, :, 10 * (n - 1) : 10 * n]
     assert np.allclose(columns, full, atol=1e-12 * np.abs(full).max())
-    integral = np.stack(
-        [np.trapezoid(columns[i : i + h + 1], times[i : i + h + 1], axis=0) for i in (0, 400)]
-    )
+    integral = np.stack([np.trapezoid(columns[i : i + h + 1], times[i : i + h + 1], axis=0) for i in (0, 400)])
     exact, euler = (observed.rows(h, rule).reshape(-1, n, 10)[[0, 4]] for rule in ("trapezoid", "euler"))
     assert np.abs(exact - integral).max() < 1e-4 * np.abs(integral).max()
     assert np.abs(euler - integral).max() > 20.0 * np.abs(exact - integral).max()

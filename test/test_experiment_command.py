@@ -94,9 +94,7 @@ def test_failures_of_methods_are_results_and_errors_are_not(tmp_path, capsys, mo
     assert "method adap-1) and 1 more: SafeSysIdError: broken on purpose" in text
     assert json.loads(found.read_text())["errors"] == 2
     before = read_results(tmp_path / "y" / "results.jsonl")[1]
-    monkeypatch.setattr(
-        trial, "run_trial", lambda *a: {**made_up(0, 0, {**a[2], "methods": ["ours"]}), "index": a[1]}
-    )
+    monkeypatch.setattr(trial, "run_trial", lambda *a: {**made_up(0, 0, {**a[2], "methods": ["ours"]}), "index": a[1]})
     assert run(*given, "--methods", "wrong,ours,adap-1", "--out", tmp_path / "y", "--resume") == 0
     after = read_results(tmp_path / "y" / "results.jsonl")[1]
     assert [i for i in after if after[i] != before[i]] == [i for i in before if "error" in before[i]]
@@ -150,18 +148,7 @@ def test_a_work_cell_that_cannot_be_read_is_refused_before_anything_is_made(tmp_
 
 def test_titles_are_whole_however_narrow_the_table(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(trial, "run_trial", made_up)
-    given = (
-        "--table",
-        "3",
-        "--experiments",
-        "a",
-        "--payloads",
-        "4lb",
-        "--methods",
-        "ours",
-        "--out",
-        tmp_path,
-    )
+    given = ("--table", "3", "--experiments", "a", "--payloads", "4lb", "--methods", "ours", "--out", tmp_path)
     monkeypatch.setenv("COLUMNS", "40")
     assert run(*given, "--trials", 1) == 0
     title = "PSO Table III: the paper's hardware, and 1 simulated repeat"

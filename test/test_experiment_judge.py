@@ -37,9 +37,7 @@ class Biased(Perfect):
     def wanted(self, reference):
         if self.begun is None:
             return reference
-        return reference + np.outer(
-            [1.0, 0.0, 0.0, 0.0], self.shift * min(1.0, (self.cell.time - self.begun) / 2.0)
-        )
+        return reference + np.outer([1.0, 0.0, 0.0, 0.0], self.shift * min(1.0, (self.cell.time - self.begun) / 2.0))
 
 
 def shift_of(distance: float, turn: float) -> np.ndarray:
@@ -108,11 +106,7 @@ def test_a_driver_that_does_not_know_the_load_drags_it_or_misses() -> None:
 def test_what_stands_in_the_way_is_hit_and_named() -> None:
     placement = run(Biased(np.array([0.25, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])))
     assert not placement.success
-    assert {contact.two for contact in placement.contacts} <= {
-        "far_obstacle",
-        "high_obstacle",
-        "low_obstacle",
-    }
+    assert {contact.two for contact in placement.contacts} <= {"far_obstacle", "high_obstacle", "low_obstacle"}
     first = min(placement.contacts, key=lambda contact: contact.time)
     assert placement.reason.startswith(f"{first.one} touched {first.two} (carry, ")
     assert np.isnan(placement.position_error)  # it never got there

@@ -57,9 +57,7 @@ def test_only_shape_and_torque_limits_are_others(model):
     assert np.array_equal(arm.limits.velocity, model.limits.velocity)
     assert np.array_equal(arm.theta_nominal, model.theta_nominal)
     assert np.array_equal(arm.arm_prior.upper, model.arm_prior.upper)
-    assert [b.name for b in arm.bodies if b.kind != "payload"] == [
-        b.name for b in model.bodies if b.kind != "payload"
-    ]
+    assert [b.name for b in arm.bodies if b.kind != "payload"] == [b.name for b in model.bodies if b.kind != "payload"]
     # What is not in the file has the configuration's envelope, and the configuration's limits.
     assert CarryProof(model).arm("5lb") is model
     assert np.array_equal(payload_points(CarryProof.of(model, cell).arm("brick")), payload_points(model))

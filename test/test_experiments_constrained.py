@@ -35,9 +35,7 @@ def test_forward_dynamics_agree_with_pinocchios_constrained_ones(name: str) -> N
     passive_rate = np.abs(motion.qd[0][m.passive])
     # Smooth friction differs from that with a transition where a passive joint hardly moves; there is little of it.
     near = 1e-8 if not len(passive_rate) else 2e-2
-    np.testing.assert_allclose(
-        forward.acceleration(q_a, qd_a, torque), full[m.actuated], rtol=near, atol=near
-    )
+    np.testing.assert_allclose(forward.acceleration(q_a, qd_a, torque), full[m.actuated], rtol=near, atol=near)
 
 
 @pytest.mark.parametrize("name", ["four_bar", "leg"])
@@ -52,9 +50,7 @@ def test_a_simulated_motion_is_pinocchios(name: str) -> None:
     log = TrueLimb(name, theta, m.actuated).run(
         motion.q[0], motion.qd[0], 0.2, lambda k, q, qd: torques[k], EXACT, np.random.default_rng(0)
     )
-    ours = ForwardDynamics(m, theta).simulate(
-        np.array(log.stamps), q_a, np.zeros_like(q_a), torques, motion.q[0]
-    )
+    ours = ForwardDynamics(m, theta).simulate(np.array(log.stamps), q_a, np.zeros_like(q_a), torques, motion.q[0])
     assert np.max(np.abs(log.q - q_a)) > 1e-3
     assert np.max(np.abs(ours - log.q)) < 2e-3 * np.max(np.abs(log.q - q_a)) + 1e-6
 
@@ -110,13 +106,7 @@ def made_up(seed: int, index: int, options: dict) -> dict:
     if seed + index // 2 == 3:
         raise SafeSysIdError("broken on purpose")
     limb, joints = (("leg", ["knee"]), ("four_joint_arm", ["elbow"]))[index % 2]
-    row = {
-        "seed": seed + index // 2,
-        "limb": limb,
-        "joint": joints[0],
-        "identified": 1.0 + index,
-        "manufacturer": 2.5,
-    }
+    row = {"seed": seed + index // 2, "limb": limb, "joint": joints[0], "identified": 1.0 + index, "manufacturer": 2.5}
     series = {
         "stamps": [0.0, 1.0],
         "measured": [[1.0], [2.0]],
@@ -136,10 +126,7 @@ def test_the_command_runs_goes_on_and_draws(
     monkeypatch.setattr(tables, "run_trial", made_up)
     out, file = tmp_path / "out", tmp_path / "found.json"
     assert run("--table", 1, "--seeds", 1, "--out", out, "--figure", 3) == 0
-    assert sorted(path.name for path in out.glob("*.png")) == [
-        "figure_3_four_joint_arm.png",
-        "figure_3_leg.png",
-    ]
+    assert sorted(path.name for path in out.glob("*.png")) == ["figure_3_four_joint_arm.png", "figure_3_leg.png"]
     assert run("--table", 1, "--seeds", 2, "--out", out, "--resume", "--json", file) == 0
     told = json.loads(file.read_text())
     assert [set(row) >= {"seed", "joint", "identified", "manufacturer"} for row in told["rows"]] == [True] * 4

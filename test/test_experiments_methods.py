@@ -193,9 +193,7 @@ def test_knowing_the_payload_tracks_better_than_believing_in_an_empty_hand(drive
     assert errors["conservative"] < 0.2 * errors["wrong"]
 
 
-def test_what_was_learned_is_used_for_the_task_and_forgotten_with_the_next_dumbbell(
-    model, ready, monkeypatch
-):
+def test_what_was_learned_is_used_for_the_task_and_forgotten_with_the_next_dumbbell(model, ready, monkeypatch):
     prior = model.arm_prior
     nominal = np.array(prior.payload_lower + 0.3 * (prior.payload_upper - prior.payload_lower))
     box = prior.with_payload(nominal - 1e-4, nominal + 1e-4, 3)
@@ -203,9 +201,7 @@ def test_what_was_learned_is_used_for_the_task_and_forgotten_with_the_next_dumbb
 
     def learn(model, tap, ready, seed, random):
         seeds.append((seed, random))
-        return LearnedPayload(
-            box, nominal, ready, "", {"stamps": [1.0, 2.0], "nominal": [nominal + 1.0, nominal]}
-        )
+        return LearnedPayload(box, nominal, ready, "", {"stamps": [1.0, 2.0], "nominal": [nominal + 1.0, nominal]})
 
     monkeypatch.setattr(drivers, "plan_and_identify", learn)
     for name, law in (("ours", "robust"), ("random", "robust"), ("grav-pid-ours", "gravity_pid")):
@@ -226,9 +222,7 @@ def test_what_was_learned_is_used_for_the_task_and_forgotten_with_the_next_dumbb
 
 def test_a_failed_identification_teaches_nothing(model, ready, monkeypatch):
     monkeypatch.setattr(
-        drivers,
-        "plan_and_identify",
-        lambda *_, **__: LearnedPayload(model.arm_prior, np.ones(10), ready, "no plan"),
+        drivers, "plan_and_identify", lambda *_, **__: LearnedPayload(model.arm_prior, np.ones(10), ready, "no plan")
     )
     cell = FreeCell(model, "4lb", 3, ready)
     driver = driver_of("ours", model)

@@ -12,12 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from safe_sysid.robot.loading import load_robot
-from safe_sysid.studies.campaign.excitation.correlation import (
-    DRAWS,
-    TABLE_FOUR,
-    Correlations,
-    motion_conditions,
-)
+from safe_sysid.studies.campaign.excitation.correlation import DRAWS, TABLE_FOUR, Correlations, motion_conditions
 from safe_sysid.studies.experiments.conditions import run_motion
 from safe_sysid.studies.experiments.interfaces import Contact, Phase, Placement
 from safe_sysid.studies.experiments.methods import ExperimentError
@@ -65,9 +60,7 @@ def test_table_three_is_every_method_in_every_work_cell_as_often_as_the_paper():
     assert repeats == 5
     found = cases(which.kind, which.options, repeats)
     assert len(found) == 5 * 3 * 11
-    assert {(c["experiment"], c["method"]) for c in found} == {
-        (e, m) for e in EXPERIMENTS for m in METHOD_NAMES
-    }
+    assert {(c["experiment"], c["method"]) for c in found} == {(e, m) for e in EXPERIMENTS for m in METHOD_NAMES}
 
 
 @given(st.integers(1, 4), st.integers(1, 5), st.sets(st.sampled_from(METHOD_NAMES), min_size=1))
@@ -254,11 +247,7 @@ def with_series(store, method, where, index):
     notes = {"stamps": [1.0], "nominal": [[1.0] * 10], "lower": [[0.9] * 10], "upper": [[1.1] * 10]}
     result = trial(method, where, index=index)
     result["placements"] = [
-        {
-            **p,
-            "identification": notes if method in ("ours", "random") else {},
-            "phases": {"carry": [4.0, 6.0]},
-        }
+        {**p, "identification": notes if method in ("ours", "random") else {}, "phases": {"carry": [4.0, 6.0]}}
         for p in result["placements"]
     ]
     series = {"prior": np.stack([np.zeros(10), np.full(10, 2.0)]), "torque_limit": np.full(3, 50.0)}
@@ -278,11 +267,7 @@ def test_pictures_are_drawn_of_what_there_is_and_of_nothing_else(tmp_path):
         for i, (method, where) in enumerate((m, e) for m in ("ours", "random", "wrong") for e in "ab")
     ]
     found = {path.name for path in draw("3", options, results, store, tmp_path)}
-    assert found == {
-        *(f"fig{k}_{e}_5lb.png" for k in (5, 6) for e in "ab"),
-        "fig11_a.png",
-        "fig12_b.png",
-    }
+    assert found == {*(f"fig{k}_{e}_5lb.png" for k in (5, 6) for e in "ab"), "fig11_a.png", "fig12_b.png"}
     for name in found:
         assert (tmp_path / name).read_bytes()[:4] == b"\x89PNG"
     assert draw("fig5", options, [], store, tmp_path) == []

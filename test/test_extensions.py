@@ -222,13 +222,7 @@ def test_a_friction_term_is_one_file_and_one_line_with_its_import(copied: Path) 
 
 @pytest.mark.parametrize(
     "table",
-    [
-        extensions.COSTS,
-        extensions.DYNAMICS,
-        extensions.FEED_FORWARDS,
-        extensions.LAWS,
-        extensions.RESIDUAL_MODELS,
-    ],
+    [extensions.COSTS, extensions.DYNAMICS, extensions.FEED_FORWARDS, extensions.LAWS, extensions.RESIDUAL_MODELS],
 )
 def test_everything_is_where_the_tables_say(table: dict[str, str]) -> None:
     for name in table:

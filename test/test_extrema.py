@@ -14,16 +14,7 @@ from safe_sysid.trajectories import QuinticTrajectory, extrema
 from safe_sysid.trajectories.extrema import derivative_range, interval_ranges, position_range
 
 SEEDS = st.integers(0, 2**32 - 1)
-KINDS = (
-    "free",
-    "to rest",
-    "constant",
-    "linear",
-    "short",
-    "long",
-    "tiny step on a large angle",
-    "turning back",
-)
+KINDS = ("free", "to rest", "constant", "linear", "short", "long", "tiny step on a large angle", "turning back")
 
 
 def trajectory_of(kind: str, rng: np.random.Generator, n: int = 2) -> QuinticTrajectory:
@@ -124,9 +115,7 @@ def test_a_broken_range_is_found(broken: str, monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr(extrema, "_ranges", extrema._ranges.py_func)
     elif broken == "the shift":
         kernel = extrema._ranges
-        monkeypatch.setattr(
-            extrema, "_ranges", lambda c, s, left, width, *rest: kernel(c, s, 0.9 * left, width, *rest)
-        )
+        monkeypatch.setattr(extrema, "_ranges", lambda c, s, left, width, *rest: kernel(c, s, 0.9 * left, width, *rest))
     else:
         honest = interval_ranges
 
@@ -172,9 +161,7 @@ def test_cells_of_a_grid_and_single_intervals_agree() -> None:
         for m in (0, 7, 21):
             np.testing.assert_array_equal(ranges[m], derivative_range(trajectory, order, *borders[m]))
         whole = derivative_range(trajectory, order, 0.0, grid[-1])
-        np.testing.assert_allclose(
-            whole, np.stack([ranges[..., 0].min(0), ranges[..., 1].max(0)], -1), atol=1e-9
-        )
+        np.testing.assert_allclose(whole, np.stack([ranges[..., 0].min(0), ranges[..., 1].max(0)], -1), atol=1e-9)
     # After the end: rest.
     np.testing.assert_array_equal(interval_ranges(trajectory, borders[-2:], 1)[1], 0.0)
     np.testing.assert_array_equal(position_range(trajectory, 90.0, 91.0).T, [trajectory.knots[-1, 0]] * 2)

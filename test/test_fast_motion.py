@@ -78,12 +78,7 @@ def verified_distances(model: RobotModel, scene: Scene, trajectory: QuinticTraje
 
 
 def check_independently(
-    model: RobotModel,
-    theta: np.ndarray,
-    scene: Scene,
-    motion: FastMotion,
-    limits: MotionLimits,
-    keep: MotionKeep,
+    model: RobotModel, theta: np.ndarray, scene: Scene, motion: FastMotion, limits: MotionLimits, keep: MotionKeep
 ) -> None:
     """Everything that is kept, by code that the search does not use."""
     trajectory = motion.trajectory
@@ -137,9 +132,7 @@ def test_jerk_is_its_own_integral_with_its_slope(seed: int) -> None:
 def test_the_smoothest_motion_is_one_quintic_and_has_the_least_jerk(seed: int) -> None:
     """From rest to rest in time T the least jerk is ``720 d^2 / T^5``, whatever the knots."""
     rng = np.random.default_rng(seed)
-    family = KnotFamily(
-        rng.normal(size=2), rng.normal(size=2), rng.uniform(0.3, 2.0, int(rng.integers(1, 5)))
-    )
+    family = KnotFamily(rng.normal(size=2), rng.normal(size=2), rng.uniform(0.3, 2.0, int(rng.integers(1, 5))))
     least = 720.0 * float(np.sum((family.goal - family.start) ** 2)) / family.duration**5
     x = family.smoothest()
     assert family.jerk(x)[0] == pytest.approx(least, rel=1e-9)
@@ -171,9 +164,7 @@ def with_bodies(model: RobotModel, rng: np.random.Generator) -> RobotModel:
     bodies = [Body("foot", -1, rng.normal(scale=0.1, size=(2, 3)), 0.05, "base")]
     for j in range(model.n):
         count = int(rng.choice([1, 2, 5]))
-        bodies.append(
-            Body(f"body_{j}", j, rng.normal(scale=0.1, size=(count, 3)), float(rng.choice([0.0, 0.03])))
-        )
+        bodies.append(Body(f"body_{j}", j, rng.normal(scale=0.1, size=(count, 3)), float(rng.choice([0.0, 0.03]))))
     return dataclasses.replace(model, bodies=tuple(bodies))
 
 
@@ -204,9 +195,7 @@ def test_distances_are_those_of_the_hulls_with_exact_slopes(seed: int) -> None:
                 assert found[k, c] == SIGHT
                 assert not np.any(slopes[k, c])
     for j in range(3):
-        ahead, behind = (
-            pairs.at(q + sign * step * np.eye(3)[j], want_slopes=False)[0] for sign in (1.0, -1.0)
-        )
+        ahead, behind = (pairs.at(q + sign * step * np.eye(3)[j], want_slopes=False)[0] for sign in (1.0, -1.0))
         forward, backward = (ahead - found) / step, (found - behind) / step
         near = (found > 1e-3) & (np.maximum(ahead, behind) < SIGHT - 1e-3)
         # coal's own tolerance of 1e-6 m over the step; nearest features that change bend the distance.
@@ -227,9 +216,7 @@ def test_rows_have_the_slopes_that_they_say(seed: int) -> None:
     family = KnotFamily(rng.normal(size=3), rng.normal(size=3), np.array([0.7, 0.9]))
     pairs = PairDistances(model, scene)
     at = evenly(family.duration, 5.0)
-    rows = MotionRows(
-        model, theta, pairs, family, limits, MotionKeep(clearance=0.1, opening=0.3), at, at[::2], 0.1
-    )
+    rows = MotionRows(model, theta, pairs, family, limits, MotionKeep(clearance=0.1, opening=0.3), at, at[::2], 0.1)
     x, step = rng.normal(size=3 * family.free), 1e-5
     values, jacobian = rows.values_and_jacobian(x)
     assert values == pytest.approx(rows.values(x), abs=1e-12)
@@ -238,9 +225,7 @@ def test_rows_have_the_slopes_that_they_say(seed: int) -> None:
     low, high = np.minimum(forward, backward), np.maximum(forward, backward)
     bodies = np.concatenate([np.full(part.size, "clearance" in name) for name, part in rows.parts(x).items()])
     room = np.where(bodies, 2.0, 1e-3)[:, None] * (1.0 + 0.1 * np.abs(jacobian))
-    assert np.all(
-        (jacobian >= low - room) & (jacobian <= high + room) | (values > 3.9)[:, None] | bodies[:, None]
-    )
+    assert np.all((jacobian >= low - room) & (jacobian <= high + room) | (values > 3.9)[:, None] | bodies[:, None])
     # Distances: coal's tolerance over the step; where bodies overlap their depth is not smooth.
     smooth = bodies & (values < 1.0) & (values > -1.0)
     agree = np.abs(jacobian - 0.5 * (forward + backward))[smooth] <= 0.3 + 0.1 * np.abs(jacobian[smooth])
@@ -267,11 +252,7 @@ def test_rows_are_the_margins_that_other_code_finds(seed: int) -> None:
     model = with_bodies(model, rng)
     theta[30:] = rng.uniform(1.0, 9.0, 12)  # friction and rotors that matter
     limits = MotionLimits(
-        np.full(3, -3.0),
-        rng.uniform(2.0, 4.0, 3),
-        rng.uniform(1, 3, 3),
-        rng.uniform(3, 9, 3),
-        rng.uniform(10, 99, 3),
+        np.full(3, -3.0), rng.uniform(2.0, 4.0, 3), rng.uniform(1, 3, 3), rng.uniform(3, 9, 3), rng.uniform(10, 99, 3)
     )
     keep = MotionKeep(0.07, 0.11, 0.13, 0.17, 0.06, 0.03, 0.2)
     scene = Scene("random", random_obstacles(rng))
@@ -308,9 +289,7 @@ def test_rows_are_the_margins_that_other_code_finds(seed: int) -> None:
     dense = rows.at(evenly(1.6, 100.0), evenly(1.6, 50.0))
     closer = rows.with_lows_of(dense, x.ravel())
     for name, part in dense.parts(x.ravel()).items():
-        times, known = (
-            (dense.times, closer.times) if "clearance" not in name else (dense.pose_times, closer.pose_times)
-        )
+        times, known = (dense.times, closer.times) if "clearance" not in name else (dense.pose_times, closer.pose_times)
         assert set(rows.times if "clearance" not in name else rows.pose_times) <= set(known)
         for c in np.flatnonzero(part.min(axis=0, initial=np.inf) < 0.01) if part.size else ():
             assert times[int(part[:, c].argmin())] in known
@@ -319,9 +298,7 @@ def test_rows_are_the_margins_that_other_code_finds(seed: int) -> None:
 # -- motions -------------------------------------------------------------------------------------------------------
 
 
-def test_without_anything_in_the_way_it_is_the_motion_of_least_jerk(
-    arm: tuple[RobotModel, np.ndarray],
-) -> None:
+def test_without_anything_in_the_way_it_is_the_motion_of_least_jerk(arm: tuple[RobotModel, np.ndarray]) -> None:
     model, theta = arm
     limits = MotionLimits.of(model, torque=TORQUE)
     motion = fast_motion(model, theta, Scene("open"), LOW - SIDE, LOW + SIDE, limits=limits, starts=1)
@@ -369,8 +346,7 @@ def test_near_its_goal_it_may_be_as_near_as_the_goal_is(arm: tuple[RobotModel, n
     goal = LOW + SIDE
     bottom = -_payload_above(model, goal)
     scene = Scene(
-        "t",
-        (SceneBox("table", np.array([0.6, -0.6, bottom - 0.108]), np.zeros(3), np.array([0.9, 0.9, 0.2])),),
+        "t", (SceneBox("table", np.array([0.6, -0.6, bottom - 0.108]), np.zeros(3), np.array([0.9, 0.9, 0.2])),)
     )
     own = check_motion(model, theta, scene, QuinticTrajectory.hold(goal))["clearance"]
     assert own.value == pytest.approx(0.008, abs=1e-4)
@@ -396,9 +372,7 @@ def test_bad_ends_are_named(arm: tuple[RobotModel, np.ndarray]) -> None:
     low = np.array([0.0, 1.4, np.pi, -1.5, 0.0, 0.8, 1.5708])
     bent = LOW.copy()
     bent[3] = -2.57
-    floor = Scene(
-        "f", (SceneBox("floor", np.array([0.5, 0.0, 0.0]), np.zeros(3), np.array([2.0, 2.0, 0.01])),)
-    )
+    floor = Scene("f", (SceneBox("floor", np.array([0.5, 0.0, 0.0]), np.zeros(3), np.array([2.0, 2.0, 0.01])),))
     floor = dataclasses.replace(floor, allowed_pairs=frozenset({frozenset({"floor", "base_link"})}))
     with pytest.raises(MotionRefusedError, match=r"goal: floor - payload overlap") as refusal:
         fast_motion(model, theta, floor, LOW, low)
@@ -419,9 +393,7 @@ def test_the_same_seed_gives_the_same_motion() -> None:
     """Random poses half way are tried, so the seed matters; the same one gives the same knots, bit for bit."""
     rng = np.random.default_rng(3)
     model = random_model(rng, 2)[0]
-    limits = MotionLimits(
-        np.full(2, -3.0), np.full(2, 3.0), np.full(2, 3.0), np.full(2, np.inf), np.full(2, 200.0)
-    )
+    limits = MotionLimits(np.full(2, -3.0), np.full(2, 3.0), np.full(2, 3.0), np.full(2, np.inf), np.full(2, 200.0))
     start, goal = rng.uniform(-1.0, 1.0, (2, 2))
     scene = Scene("nothing")
     first, second = (
@@ -441,9 +413,7 @@ def test_on_any_arm_it_keeps_everything_or_refuses(seed: int) -> None:
     model = with_bodies(model, rng)
     scene = Scene("random", random_obstacles(rng)[:2])
     start, goal = rng.uniform(-1.0, 1.0, (2, 2))
-    still = pinocchio_torques(
-        model, theta, np.array([[start, 0 * start, 0 * start], [goal, 0 * goal, 0 * goal]])
-    )
+    still = pinocchio_torques(model, theta, np.array([[start, 0 * start, 0 * start], [goal, 0 * goal, 0 * goal]]))
     inertia = theta[24:26] + 1.0
     limits = MotionLimits(
         np.full(2, -2.0), np.full(2, 2.0), rng.uniform(1.0, 4.0, 2), np.full(2, np.inf),
@@ -451,9 +421,7 @@ def test_on_any_arm_it_keeps_everything_or_refuses(seed: int) -> None:
     )  # fmt: skip
     keep = MotionKeep(clearance=0.01, self_clearance=0.005)
     try:
-        motion = fast_motion(
-            model, theta, scene, start, goal, (0.6, 0.5), limits, keep, seed=seed % 99, starts=2
-        )
+        motion = fast_motion(model, theta, scene, start, goal, (0.6, 0.5), limits, keep, seed=seed % 99, starts=2)
     except MotionRefusedError as error:
         motion = error.best
         # Refused for a reason: at its ends, or what came nearest does not keep what is asked.

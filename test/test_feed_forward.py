@@ -50,9 +50,7 @@ def found(model: RobotModel, gains: ControllerGains) -> PlannerResult:
     return answer
 
 
-def added(
-    gains: ControllerGains, feed_forward: FeedForward, bound: float = BOUND, rate: float = RATE
-) -> AddedTorque:
+def added(gains: ControllerGains, feed_forward: FeedForward, bound: float = BOUND, rate: float = RATE) -> AddedTorque:
     n = gains.K_r.size
     longest = gains.assumptions.hold_max
     source = FeedForwardInTick(feed_forward, n)
@@ -185,14 +183,7 @@ def drive(
     """The plan is driven under attack; what is claimed is checked in every tick. Returns the commands, too."""
     payload, home = payload_from_spec("4lb"), np.array(model.settings.home)
     plant = build_plant(
-        model,
-        payload,
-        load_scene("open"),
-        seed,
-        noise="none",
-        draw="corner",
-        actuator="adversarial",
-        q0=home,
+        model, payload, load_scene("open"), seed, noise="none", draw="corner", actuator="adversarial", q0=home
     )
     theta, free = plant.theta_true, RigidArm(model, plant.theta_true, home, substeps=1)
     a, own = gains.assumptions, RobustLaw(model.kinematics, gains, model.friction_transition_velocity)
@@ -270,9 +261,7 @@ def test_claims_hold_in_a_simulation_that_shares_nothing_with_the_plant(
     assert seen.added > 0.9
 
 
-def test_claims_hold_where_answers_are_late(
-    model: RobotModel, gains: ControllerGains, found: PlannerResult
-) -> None:
+def test_claims_hold_where_answers_are_late(model: RobotModel, gains: ControllerGains, found: PlannerResult) -> None:
     late = Late(FeedForwardInTick(Attacks(gains).outward, N))
     guard = AddedTorque("late", late, np.full(N, BOUND), np.full(N, RATE), gains.assumptions.hold_max)
     seen, _ = drive(model, gains, found, guard)
@@ -297,9 +286,7 @@ def test_the_attack_has_teeth(model: RobotModel, gains: ControllerGains, found: 
         drive(model, gains, found, wild)
 
 
-def test_a_feed_forward_of_zero_changes_no_bit(
-    model: RobotModel, gains: ControllerGains, found: PlannerResult
-) -> None:
+def test_a_feed_forward_of_zero_changes_no_bit(model: RobotModel, gains: ControllerGains, found: PlannerResult) -> None:
     zero = added(gains, lambda q, *_: (0.0 * q, 1.0))
     _, without = drive(model, gains, found, None, seconds=1.0)
     _, with_zero = drive(model, gains, found, zero, seconds=1.0)
@@ -349,9 +336,7 @@ def test_bounds_hold_the_truth_while_torque_is_added(monkeypatch: pytest.MonkeyP
     for _, update in result.updates:
         assert update.box.contains(plant.theta_true)
     last, prior = result.updates[-1][1].box, arm.arm_prior
-    assert last.payload_upper[0] - last.payload_lower[0] < 0.7 * (
-        prior.payload_upper[0] - prior.payload_lower[0]
-    )
+    assert last.payload_upper[0] - last.payload_lower[0] < 0.7 * (prior.payload_upper[0] - prior.payload_lower[0])
 
 
 # --- the guard alone ------------------------------------------------------------------------------------------------
@@ -393,9 +378,7 @@ def test_what_is_added_approaches_trust_times_torque_at_the_rate_and_stays_in_th
 
 def test_a_tick_keeps_no_memory() -> None:
     answer = np.ones(N)
-    guard = AddedTorque(
-        "steady", FeedForwardInTick(lambda *_: (answer, 1.0), N), np.ones(N), np.ones(N), 1e-3
-    )
+    guard = AddedTorque("steady", FeedForwardInTick(lambda *_: (answer, 1.0), N), np.ones(N), np.ones(N), 1e-3)
     q, reference = np.zeros(N), np.zeros((4, N))
     for _ in range(2100):
         guard.next(0.0, q, q, reference, 1e-3)
@@ -425,9 +408,7 @@ def test_what_failed_is_asked_again_only_after_a_start() -> None:
     assert calls == [0.0, 9.0]
 
 
-def test_the_feed_forward_gets_no_more_than_the_torque_limit_leaves(
-    model: RobotModel, gains: ControllerGains
-) -> None:
+def test_the_feed_forward_gets_no_more_than_the_torque_limit_leaves(model: RobotModel, gains: ControllerGains) -> None:
     """It clips what is added, and is no saturation of the law, after which the controller would brake."""
     controller = Controller(model, gains, added=added(gains, lambda q, *_: (np.full(N, 1e3), 1.0)))
     home, zero = np.array(model.settings.home), np.zeros(N)
@@ -578,15 +559,9 @@ def test_a_law_that_says_it_proves_tracking_must_say_its_s(model: RobotModel, ga
     ("override", "found"),
     [
         ({"bound": 0.0}, r"feed_forward\.bound = 0\.0: expected a positive bound .* residual"),
-        (
-            {"rate": 1e5},
-            r"feed_forward\.rate = 100000 N m/s for turn: expected less than .*torque_rate = 10000",
-        ),
+        ({"rate": 1e5}, r"feed_forward\.rate = 100000 N m/s for turn: expected less than .*torque_rate = 10000"),
         ({}, r"feed_forward\.residual = None: expected one of ripple"),
-        (
-            {"residual": "ripple"},
-            r"feed_forward\.file = None: expected the file of the residual model ripple",
-        ),
+        ({"residual": "ripple"}, r"feed_forward\.file = None: expected the file of the residual model ripple"),
     ],
 )
 def test_what_cannot_be_added_is_refused(override: dict[str, object], found: str) -> None:
@@ -598,14 +573,7 @@ def test_what_cannot_be_added_is_refused(override: dict[str, object], found: str
 
 @pytest.mark.parametrize(
     "bad",
-    [
-        {"bound": -1.0},
-        {"bound": [1.0, 2.0]},
-        {"rate": 0.0},
-        {"late_s": 2.0},
-        {"name": "nonsense"},
-        {"residual": "no"},
-    ],
+    [{"bound": -1.0}, {"bound": [1.0, 2.0]}, {"rate": 0.0}, {"late_s": 2.0}, {"name": "nonsense"}, {"residual": "no"}],
 )
 def test_values_out_of_range_are_refused_by_name(bad: dict[str, object]) -> None:
     (key, value) = next(iter(bad.items()))

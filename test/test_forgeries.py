@@ -51,14 +51,7 @@ def test_every_field_of_a_result_is_recomputed_or_said_to_be_told(tmp_path: Path
         answer, text = answer_to(folder, run.verification)
         told = any(pattern == name or pattern.startswith((f"{name}.", f"{name}[")) for name in TOLD)
         assert told or answer is not Answer.PASS, f"{pattern}: {text}"
-    assert {
-        "payload.lower[]",
-        "log.sha256",
-        "parameters[].unit",
-        "frame",
-        "method",
-        "updates[].time_s",
-    } <= seen
+    assert {"payload.lower[]", "log.sha256", "parameters[].unit", "frame", "method", "updates[].time_s"} <= seen
 
 
 @pytest.mark.parametrize("index", [366, 1524])
@@ -96,9 +89,7 @@ def test_the_identifier_sees_every_contradiction_that_the_checker_sees(index: in
     assert trial["resurrected"] != "PASS"
     unseen = trial | {"empty": False, "certificates": 2, "resurrected": "-"}
     assert summary.is_sound(unseen)
-    unseen["words"] = (
-        "FAIL: certificate 0:2: what is assumed contradicts the logs, and a contradiction proves nothing"
-    )
+    unseen["words"] = "FAIL: certificate 0:2: what is assumed contradicts the logs, and a contradiction proves nothing"
     assert not summary.is_sound(unseen)
     assert summary.summarise([trial, unseen])["missed"] == 1
 

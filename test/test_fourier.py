@@ -93,9 +93,7 @@ def test_ranges_hold_every_instant_and_are_tight(seed: int) -> None:
         # Where a sample is highest, look closer: the attack must find what is between samples.
         for j in range(series.n):
             for pick, side, sign in ((np.argmin, 0, -1.0), (np.argmax, 1, 1.0)):
-                best = t[
-                    np.argsort(sign * states[:, order, j])[-40:]
-                ]  # of peaks that are nearly as high, too
+                best = t[np.argsort(sign * states[:, order, j])[-40:]]  # of peaks that are nearly as high, too
                 step = t[0]
                 for _ in range(2):
                     near = (best[:, None] + np.linspace(-1, 1, 41) * step).ravel()
@@ -229,9 +227,7 @@ def test_the_classical_series_breaks_torque_limits(classical) -> None:  # type: 
 
 def test_tighter_limits_are_kept_and_cost_condition(classical) -> None:  # type: ignore[no-untyped-def]
     model, limits, start, found = classical
-    tight = dataclasses.replace(
-        limits, velocity=0.2 * limits.velocity, acceleration=0.1 * limits.acceleration
-    )
+    tight = dataclasses.replace(limits, velocity=0.2 * limits.velocity, acceleration=0.1 * limits.acceleration)
     slow = classical_fourier(model, start, tight, starts=1, iterations=40)
     states = slow.trajectory.states(np.linspace(0.0, 10.0, 5001))
     assert np.all(np.abs(states[:, 1]) <= tight.velocity)
@@ -253,25 +249,18 @@ def test_rows_have_the_slopes_that_they_say(seed: int) -> None:
         gains.assumptions,
         velocity=np.full(3, 2.0), acceleration=np.full(3, 9.0), jerk=np.full(3, 90.0), inertia_upper=np.full(3, 40.0),
     )  # fmt: skip
-    cut = {
-        name: getattr(gains, name)[:3]
-        for name in ("K_r", "K_d", "inertia_lower", "r_bound", "e_bound", "de_bound")
-    }
+    cut = {name: getattr(gains, name)[:3] for name in ("K_r", "K_d", "inertia_lower", "r_bound", "e_bound", "de_bound")}
     fake = _Fake({**cut, "assumptions": small})
     scene = Scene("s", (SceneBox("post", rng.normal(size=3), np.zeros(3), np.full(3, 0.3)),))
     family = FourierFamily(rng.normal(size=3), 4.0, 3)
     times = np.linspace(0.2, 3.8, 5)
     base = np.zeros((4, 5, 3))
     base[0] = family.start
-    rows = CertifiedRows.build(
-        model, model.arm_prior, scene, fake, MotionSampler(times, base, family.basis(times))
-    )  # type: ignore[arg-type]
+    rows = CertifiedRows.build(model, model.arm_prior, scene, fake, MotionSampler(times, base, family.basis(times)))  # type: ignore[arg-type]
     x, step = 0.2 * rng.normal(size=3 * family.free), 1e-6
     values, jacobian = rows.values_and_jacobian(x)
     assert values == pytest.approx(rows.values(x), abs=1e-12)
-    ahead, behind = (
-        np.array([rows.values(x + sign * step * e) for e in np.eye(x.size)]).T for sign in (1.0, -1.0)
-    )
+    ahead, behind = (np.array([rows.values(x + sign * step * e) for e in np.eye(x.size)]).T for sign in (1.0, -1.0))
     forward, backward = (ahead - values[:, None]) / step, (values[:, None] - behind) / step
     # At a kink one side's slope is as good as the other's; what does not matter any more has none.
     matters = values < 3.9
@@ -294,18 +283,11 @@ def test_the_certified_series_is_certified() -> None:
     found = certified_fourier(model, box, scene, gains, start, period=8.0, starts=1, iterations=8, rounds=2)
     assert found.certificate is not None
     again = verify_plan(
-        Plan(found.trajectory, 0.0, 8.0, box.identity, 0, np.zeros(7)),
-        model,
-        box,
-        scene,
-        gains,
-        intervals=300,
+        Plan(found.trajectory, 0.0, 8.0, box.identity, 0, np.zeros(7)), model, box, scene, gains, intervals=300
     )
     assert again.ok, again.summary()
     assert np.array_equal(found.trajectory.knots[0, 0], start)
-    assert found.scaled == pytest.approx(
-        np.linalg.cond(_rows(model, found.series) * payload_scale(box)), rel=1e-6
-    )
+    assert found.scaled == pytest.approx(np.linalg.cond(_rows(model, found.series) * payload_scale(box)), rel=1e-6)
     assert found.scaled < 1e4, "it moves"
 
 

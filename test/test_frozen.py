@@ -46,9 +46,7 @@ def now() -> dict[str, Any]:
     found = compute()
     different = _different_arithmetic(found)
     if different:
-        warnings.warn(
-            f"frozen set compared closely, not to the last bit: {', '.join(different)} differ", stacklevel=1
-        )
+        warnings.warn(f"frozen set compared closely, not to the last bit: {', '.join(different)} differ", stacklevel=1)
     return found
 
 

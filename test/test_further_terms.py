@@ -60,24 +60,10 @@ def forward_bounds(lower, upper, transition):
 
 
 STRIBECK = JointTerm(
-    "stribeck",
-    "Fs",
-    "Stribeck friction",
-    "N m",
-    signed=False,
-    drifts=True,
-    torque=stribeck,
-    bounds=stribeck_bounds,
+    "stribeck", "Fs", "Stribeck friction", "N m", signed=False, drifts=True, torque=stribeck, bounds=stribeck_bounds
 )
 FORWARD = JointTerm(
-    "forward",
-    "Fa",
-    "more friction forward",
-    "N m",
-    signed=True,
-    drifts=True,
-    torque=forward,
-    bounds=forward_bounds,
+    "forward", "Fa", "more friction forward", "N m", signed=True, drifts=True, torque=forward, bounds=forward_bounds
 )
 
 
@@ -186,9 +172,7 @@ def test_equations_hold_for_the_truth(term, seed):
     rng, errors = np.random.default_rng(seed), MeasurementErrors.from_model(model)
     data = noisy_log(model, theta, rng)
     start = rng.integers(0, 1300, 400)
-    rows = momentum_rows(
-        model.kinematics, model.arm_prior, errors, data, np.stack([start, start + 150], axis=1)
-    )
+    rows = momentum_rows(model.kinematics, model.arm_prior, errors, data, np.stack([start, start + 150], axis=1))
     off = np.abs(rows.matrix @ theta - rows.target)
     assert np.all(off <= rows.slack)
     without = theta.copy()
@@ -229,9 +213,7 @@ def test_it_is_identified_and_without_it_the_data_contradict_the_arm(term):
     box = result.box
     assert np.all((box.payload_lower <= truth) & (truth <= box.payload_upper))
     prior = model.arm_prior
-    assert box.payload_upper[0] - box.payload_lower[0] < 0.4 * (
-        prior.payload_upper[0] - prior.payload_lower[0]
-    )
+    assert box.payload_upper[0] - box.payload_lower[0] < 0.4 * (prior.payload_upper[0] - prior.payload_lower[0])
     # The polytope bounds the term itself, too: the equations know it.
     part = np.arange(model.layout.size)[model.layout.further[0][0]]
     bounds = identifier._set.bound(part, identifier.box)
@@ -255,9 +237,7 @@ def test_what_knows_nothing_of_it_refuses(term):
     with pytest.raises(SafeSysIdError, match=f"the simulator: {words}"):
         Plant(model, theta, payload, scene, q0=np.array(model.settings.home))
     with pytest.raises(CertificateRefusedError, match=f"the certificates' checker: {words}"):
-        RowChecker(model).check(
-            {"target": []}, MeasurementErrors.from_model(model), {}, {}, lambda share: None
-        )
+        RowChecker(model).check({"target": []}, MeasurementErrors.from_model(model), {}, {}, lambda share: None)
 
 
 def test_an_arm_without_it_is_as_before(term, monkeypatch):

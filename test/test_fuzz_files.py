@@ -61,9 +61,7 @@ def check(target: Target, content: bytes, folder: Path) -> str:
 def test_the_parser_reads_what_is_valid(name: str, folder: Path) -> None:
     target = TARGETS[name]
     if name in ("plan", "certificate", "tare", "mesh path"):
-        pytest.skip(
-            "a whole valid one takes an arm and a log: test_plan_file, test_certificates_file, test_tare"
-        )
+        pytest.skip("a whole valid one takes an arm and a log: test_plan_file, test_certificates_file, test_tare")
     assert {run(target, seed, folder) for seed in target.seeds()} == {"read"}
 
 

@@ -137,12 +137,7 @@ def test_lengths_that_lie_cost_nothing(bench: MessageBench, field: str) -> None:
 
 @pytest.mark.parametrize(
     "uri",
-    [
-        "file:///dev/zero",
-        "file:///dev/stdin",
-        "file:///proc/self/environ",
-        "package://safe_sysid/../../etc/passwd",
-    ],
+    ["file:///dev/zero", "file:///dev/stdin", "file:///proc/self/environ", "package://safe_sysid/../../etc/passwd"],
 )
 def test_no_marker_makes_the_planner_read_what_is_no_mesh(
     bench: MessageBench, uri: str, monkeypatch: pytest.MonkeyPatch

@@ -135,9 +135,7 @@ def test_without_a_compiler_the_recursion_serves_and_a_warning_says_so(compiler,
     q, qd, qdd = rng.standard_normal((3, 3, 2))
     torque = ours.inverse_dynamics(theta, q, qd, qdd)
     np.testing.assert_array_equal(torque, dynamics_of(kin).inverse_dynamics(theta, q, qd, qdd))
-    np.testing.assert_array_equal(
-        ours.torque_regressor(q, qd, qdd), dynamics_of(kin).torque_regressor(q, qd, qdd)
-    )
+    np.testing.assert_array_equal(ours.torque_regressor(q, qd, qdd), dynamics_of(kin).torque_regressor(q, qd, qdd))
     np.testing.assert_allclose(ours.forward_dynamics(theta, q, qd, torque), qdd, atol=1e-9)
     assert not cache.exists()
 

@@ -56,14 +56,7 @@ def test_pseudo_symbolic_code_is_the_recursion_of_pinocchio(seed):
     q, qd, qdd = rng.uniform(-2, 2, (3, n))
     torque = theirs.inverse_dynamics(theta, q, qd, qdd)
     inputs = {f"b[{k}]": x for k, x in enumerate(model.base_parameters(theta))}
-    for name, vector in (
-        ("q", q),
-        ("s", np.sin(q)),
-        ("c", np.cos(q)),
-        ("qd", qd),
-        ("qdd", qdd),
-        ("tau", torque),
-    ):
+    for name, vector in (("q", q), ("s", np.sin(q)), ("c", np.cos(q)), ("qd", qd), ("qdd", qdd), ("tau", torque)):
         inputs |= {f"{name}[{j}]": x for j, x in enumerate(vector)}
     expected = {
         "inverse": torque,
@@ -91,9 +84,7 @@ def test_common_factors_take_a_fraction_of_the_papers_operations(name, multiplic
 
 def scara(tmp_path):
     path = tmp_path / "scara.csv"
-    path.write_text(
-        "# kind,theta,d,a,alpha\nrevolute,0,0.16,0.35,0\nprismatic,0,0,0.3,0\nrevolute,0,0,0,0.5\n"
-    )
+    path.write_text("# kind,theta,d,a,alpha\nrevolute,0,0.16,0.35,0\nprismatic,0,0,0.3,0\nrevolute,0,0,0,0.5\n")
     return path
 
 
@@ -111,16 +102,7 @@ def test_files_compile_and_their_self_test_tells_right_from_wrong(tmp_path, caps
 
     def test(text):
         (tmp_path / "small.c").write_text(text)
-        command = [
-            "cc",
-            "-std=c99",
-            "-pedantic",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            f"-I{out}",
-            str(tmp_path / "small.c"),
-        ]
+        command = ["cc", "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", f"-I{out}", str(tmp_path / "small.c")]
         subprocess.run([*command, str(out / "small_test.c"), "-lm", "-o", str(tmp_path / "t")], check=True)
         return subprocess.run([str(tmp_path / "t")], capture_output=True, text=True, check=False)
 
@@ -201,9 +183,7 @@ def test_more_than_eight_joints_are_told_what_they_cost(monkeypatch):
     rng = np.random.default_rng(0)
     kin = random_arm(rng, 9)
     monkeypatch.setattr(making, "predicted", lambda _: (12.0, 3.4))
-    with pytest.raises(
-        ModelError, match=r"9 joints: the derivation will take some 12 s and 3.4 GB; .* --yes"
-    ):
+    with pytest.raises(ModelError, match=r"9 joints: the derivation will take some 12 s and 3.4 GB; .* --yes"):
         derived(Arm("long", kin))
     with pytest.raises(ModelError, match="a branch"):
         derived(Arm("tree", kin._replace(parent=np.array([-1, 0, 0, 2, 3, 4, 5, 6, 7]))))

@@ -119,9 +119,7 @@ def test_the_plain_method_finds_the_same_functions(seed):
     n = 2 + seed % 2
     kin, none = random_arm(rng, n), np.zeros(10 * n, bool)
     model = derive(kin)
-    assert set(zip(model.acceleration.tolist(), model.code.tolist(), strict=True)) == plain_method(
-        kin, none, rng
-    )
+    assert set(zip(model.acceleration.tolist(), model.code.tolist(), strict=True)) == plain_method(kin, none, rng)
 
 
 def test_the_plain_method_finds_the_same_functions_of_a_scara_and_of_a_masked_arm():

@@ -48,10 +48,7 @@ def test_every_point_of_every_primitive_stays_in_its_body_in_any_pose(tmp_path, 
     data = oracle.createData()
     q = rng.uniform(-2, 2, n)
     full = np.concatenate(
-        [
-            [q[j - 1]] if oracle.joints[j].nq == 1 else [np.cos(q[j - 1]), np.sin(q[j - 1])]
-            for j in range(1, n + 1)
-        ]
+        [[q[j - 1]] if oracle.joints[j].nq == 1 else [np.cos(q[j - 1]), np.sin(q[j - 1])] for j in range(1, n + 1)]
     )
     pin.framesForwardKinematics(oracle, data, full)
     rotations, positions = forward_kinematics(arm.kinematics, q)
@@ -68,9 +65,7 @@ def test_every_point_of_every_primitive_stays_in_its_body_in_any_pose(tmp_path, 
             for point in world[rng.permutation(len(world))[:6]]:
                 gaps = []
                 for body in bodies:
-                    local = (
-                        point if body.joint < 0 else rotations[body.joint].T @ (point - positions[body.joint])
-                    )
+                    local = point if body.joint < 0 else rotations[body.joint].T @ (point - positions[body.joint])
                     gaps.append(hull_distance(body.points, local[None]) - body.radius)
                 assert min(gaps) < 1e-8
                 checked += 1
@@ -123,9 +118,7 @@ def test_kinova_bodies_kinds_and_joints():
 
 
 def test_payload_box_is_placed_in_the_tool_frame():
-    arm = load_robot(
-        "kinova_gen3", **{"payload.envelope": {"center": [0.01, 0.02, 0.14], "size": [0.1, 0.2, 0.3]}}
-    )
+    arm = load_robot("kinova_gen3", **{"payload.envelope": {"center": [0.01, 0.02, 0.14], "size": [0.1, 0.2, 0.3]}})
     rotation, translation = arm.flange
     inside = (arm.bodies[-1].points - translation) @ rotation
     np.testing.assert_allclose(inside.max(axis=0), [0.06, 0.12, 0.29], atol=1e-12)
@@ -200,9 +193,9 @@ def test_extra_pairs_are_added_and_nothing_else():
 def test_hand_is_what_hangs_on_the_tool_frame_unless_told(tmp_path):
     urdf, config = random_arm(np.random.default_rng(5), 3)
     tool = config["tool_frame"]
-    assert {
-        b.name.split(":")[0] for b in load_robot(write_arm(tmp_path, urdf, config)).bodies if b.kind == "hand"
-    } == {tool}
+    assert {b.name.split(":")[0] for b in load_robot(write_arm(tmp_path, urdf, config)).bodies if b.kind == "hand"} == {
+        tool
+    }
     config["payload"]["hand_links"] = []
     assert not [b for b in load_robot(write_arm(tmp_path, urdf, config)).bodies if b.kind == "hand"]
 
@@ -263,9 +256,7 @@ def test_any_link_with_mass_and_no_geometry_is_refused_unless_declared_and_then_
     )
     urdf = re.sub(f'(<link name="{link}">.*?</inertial>)(<collision>.*?</collision>)', r"\1", urdf)
     config = random_arm(np.random.default_rng(0), 1)[1] | {"tool_frame": "tool"}
-    with pytest.raises(
-        ModelError, match=rf"link '{link}' has mass but no collision .*geometry: \{{{link}: \[\]\}}"
-    ):
+    with pytest.raises(ModelError, match=rf"link '{link}' has mass but no collision .*geometry: \{{{link}: \[\]\}}"):
         load_robot(write_arm(tmp_path, urdf, config))
     arm = load_robot(write_arm(tmp_path, urdf, config | {"geometry": {link: []}}))
     assert not [body for body in arm.bodies if body.link == link]

@@ -117,11 +117,7 @@ def test_long_chains_do_not_reach_pinocchio(tmp_path: Path) -> None:
         ("a: " + "9" * 5000, "digits"),
         ("a: x\n" * 100_000, "at most"),
         (
-            "b: &b {"
-            + ",".join(f"k{i}: 1" for i in range(2000))
-            + "}\nm: {<<: ["
-            + ",".join(["*b"] * 100)
-            + "]}",
+            "b: &b {" + ",".join(f"k{i}: 1" for i in range(2000)) + "}\nm: {<<: [" + ",".join(["*b"] * 100) + "]}",
             "aliases",
         ),
     ],
@@ -139,10 +135,7 @@ STL = _stl()[0]
     [
         ("mesh stl", STL[:80] + b"\xff\xff\xff\xff" + STL[84:]),
         ("mesh stl", b"solid x\n" + b"vertex 0 0 0\n" * 3),
-        (
-            "mesh stl",
-            DAE.replace(b'meter="1"', b'meter="0.0254"'),
-        ),  # another format, in units that STL has not
+        ("mesh stl", DAE.replace(b'meter="1"', b'meter="0.0254"')),  # another format, in units that STL has not
         ("mesh ply", PLY_HEAD.format("ascii").replace("vertex 4", "vertex 100000000").encode() + b"0 0 0\n"),
         ("mesh ply", PLY_HEAD.format("ascii").replace("face 2", "face 4000000000").encode()),
         ("mesh ply", b"ply\nformat ascii 1.0\n" + b"comment x\n" * 10),
@@ -191,12 +184,7 @@ def test_names_that_lead_elsewhere_are_refused(name: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", ["log npz", "tare"])
 @pytest.mark.parametrize(
-    "header",
-    [
-        b"(" * 5000,
-        b"{'descr': '<f8', 'shape': (2L,)",
-        b"{'descr': '|O', 'fortran_order': False, 'shape': ()}",
-    ],
+    "header", [b"(" * 5000, b"{'descr': '<f8', 'shape': (2L,)", b"{'descr': '|O', 'fortran_order': False, 'shape': ()}"]
 )
 def test_array_headers_that_break_the_parser_are_refused(name: str, header: bytes, tmp_path: Path) -> None:
     array = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header) + 1) + header + b"\n"
@@ -274,11 +262,7 @@ def test_bags_whose_index_names_what_other_records_hide_are_refused(hidden: str,
     index = record(8, struct.pack("<QQQQIQIQQ", 0, 0, start, len(chunk), 0, 0, 0, len(data), 4))
     summary = len(head) + len(attached) + (9 if hidden == "summary" else 0)
     footer = record(2, struct.pack("<QQI", summary, 0, 0))
-    tail = {
-        "chunk": index + footer,
-        "summary": record(9, index) + footer,
-        "footer": record(9, index + footer),
-    }[hidden]
+    tail = {"chunk": index + footer, "summary": record(9, index) + footer, "footer": record(9, index + footer)}[hidden]
     assert "an index of what is not there" in refused("bag mcap", head + attached + tail + magic, tmp_path)
 
 

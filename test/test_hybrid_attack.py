@@ -47,21 +47,15 @@ class Wicked:
             weights = {name: np.sign(w) * 10.0 ** rng.uniform(2, 300) for name, w in weights.items()}
         elif self.kind == "resonant":  # a memory that swings by itself
             weights = {name: w * 10.0 ** rng.uniform(0, 2) for name, w in weights.items()}
-        scaling = replace(
-            learned.scaling, low=np.full_like(learned.scaling.low, -1e6), high=1e6 - learned.scaling.low
-        )
+        scaling = replace(learned.scaling, low=np.full_like(learned.scaling.low, -1e6), high=1e6 - learned.scaling.low)
         if self.kind == "outward":
             scaling = replace(scaling, torque_low=np.full(self.n, -1e6), torque_high=np.full(self.n, 1e6))
         return replace(learned, weights=weights, scaling=scaling)
 
     def __call__(self, q, qd, q_d, qd_d, qdd_d, t):  # type: ignore[no-untyped-def]
         if self.kind == "state":
-            self.stepping._state[:] = self.rng.normal(
-                size=self.stepping._state.size
-            ) * 10.0 ** self.rng.uniform(-3, 9)
-        if (
-            self.kind == "outward"
-        ):  # the last layer's biases follow the arm's error: the worst that weights can do
+            self.stepping._state[:] = self.rng.normal(size=self.stepping._state.size) * 10.0 ** self.rng.uniform(-3, 9)
+        if self.kind == "outward":  # the last layer's biases follow the arm's error: the worst that weights can do
             r = qd_d - qd + self.gain * (q_d - q)
             self.stepping._flat[-self.n - 1 : -1] = -1e3 * np.sign(r)
         with np.errstate(all="ignore"):
@@ -115,9 +109,7 @@ def test_a_thousand_wicked_models(
                     np.testing.assert_array_equal(read.weights[name], value)
             continue
         wicked = Wicked(model, gains.K_r, KINDS[seed // 5 % len(KINDS)], seed)
-        seen, _ = drive(
-            model, gains, found, attached(gains, wicked), seconds=0.25, seed=seed, own_simulator=True
-        )
+        seen, _ = drive(model, gains, found, attached(gains, wicked), seconds=0.25, seed=seed, own_simulator=True)
         added.append(seen.added)
     assert refused > 150
     assert np.mean(np.array(added) > 0.9) > 0.3

@@ -11,15 +11,7 @@ import numpy as np
 import pytest
 
 from safe_sysid.errors import ConfigError
-from safe_sysid.learning.neural.dataset import (
-    INDEX,
-    Dataset,
-    Entry,
-    Motion,
-    read_dataset,
-    write_index,
-    write_motion,
-)
+from safe_sysid.learning.neural.dataset import INDEX, Dataset, Entry, Motion, read_dataset, write_index, write_motion
 
 NAMES = ("a", "b")
 
@@ -31,11 +23,7 @@ def a_motion(samples: int = 20, **changes: Any) -> Motion:
 
 
 def a_dataset(folder: Path) -> Dataset:
-    entries = [
-        Entry("0.npz", "slow", "train"),
-        Entry("1.npz", "fast", "validation"),
-        Entry("2.npz", "fast", "test"),
-    ]
+    entries = [Entry("0.npz", "slow", "train"), Entry("1.npz", "fast", "validation"), Entry("2.npz", "fast", "test")]
     for entry in entries:
         write_motion(folder / entry.file, a_motion())
     return write_index(folder, "two_links", NAMES, 100.0, 1.0, entries)

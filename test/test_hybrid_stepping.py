@@ -55,9 +55,7 @@ def test_a_tick_is_the_definition(model: RobotModel, name: str, sees: str, every
     learned = replace(made_up(model, name), sees=sees, every=every)
     one, states = stepping(model, learned), motion(model.n)
     states[1, ::2] *= 0.01  # where directions are neither -1 nor 1
-    network = (
-        by_numpy(learned, np.column_stack(list(states))) if learned.weights else np.zeros(states[0].shape)
-    )
+    network = by_numpy(learned, np.column_stack(list(states))) if learned.weights else np.zeros(states[0].shape)
     np.testing.assert_allclose(one.along(*states), network, atol=1e-12)
     dynamics = dynamics_of(model.kinematics)
     rigid = 0.0 if learned.theta is None else dynamics.inverse_dynamics(learned.theta, *states, TRANSITION)
@@ -219,9 +217,7 @@ def test_the_controller_takes_it_by_name(model: RobotModel, tmp_path: Path) -> N
     expected = by_numpy(learned, np.tile([*q_d, *zero, *zero], (WARM_UP + 2, 1)))[-1]
     dynamics = dynamics_of(arm.kinematics)
     expected = expected + dynamics.inverse_dynamics(learned.theta, q_d, zero, zero, TRANSITION)
-    expected -= dynamics.inverse_dynamics(
-        arm.theta_nominal, q_d, zero, zero, arm.friction_transition_velocity
-    )
+    expected -= dynamics.inverse_dynamics(arm.theta_nominal, q_d, zero, zero, arm.friction_transition_velocity)
     np.testing.assert_allclose(torque, expected, atol=1e-9)
 
 
@@ -257,9 +253,7 @@ def test_a_jump_of_the_motion_empties_the_memory(model: RobotModel) -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e308])
-def test_after_a_number_that_is_none_it_falls_back_in_one_tick_and_recovers(
-    model: RobotModel, bad: float
-) -> None:
+def test_after_a_number_that_is_none_it_falls_back_in_one_tick_and_recovers(model: RobotModel, bad: float) -> None:
     residual, n = HybridResidual(stepping(model, made_up(model))), model.n
     guard, zero, reference = in_tick(residual, n), np.zeros(n), np.zeros((4, n))
     for _ in range(WARM_UP + 100):

@@ -31,9 +31,7 @@ def test_every_row_of_the_paper_is_a_model_that_is_trained_or_a_part_of_one() ->
 
 def test_rows_and_their_table() -> None:
     def errors(value: float) -> dict[str, dict[str, object]]:
-        return {
-            split: {"nmse": value, "nmse_per_joint": [value]} for split in ("train", "validation", "test")
-        }
+        return {split: {"nmse": value, "nmse_per_joint": [value]} for split in ("train", "validation", "test")}
 
     def trial(index: int, name: str, optimization: str, seed: int, value: float) -> dict[str, object]:
         parts = {} if name == "lstm" else {"rbd": errors(3.0 * value), "rbd_sign": errors(2.0 * value)}
@@ -56,9 +54,7 @@ def test_rows_and_their_table() -> None:
     ]  # fmt: skip
     shown = model_tables.table("2", told)
     cells = dict(
-        zip(
-            zip(*(shown.columns[k]._cells for k in (0, 1)), strict=True), shown.columns[5]._cells, strict=True
-        )
+        zip(zip(*(shown.columns[k]._cells for k in (0, 1)), strict=True), shown.columns[5]._cells, strict=True)
     )
     assert cells["rigid arm with friction and a network with memory", "e2e"] == "0.50000 ± 0.25000 (0.0033)"
     assert cells["rigid arm with friction and a network with memory", "2s"] == "- (0.0035)"
@@ -70,20 +66,12 @@ def test_without_torch_the_command_says_how_to_get_it(
     data = tmp_path / "data"
     data.mkdir()
     names = [f"panda_joint{k}" for k in range(1, 8)]
-    told = {
-        "schema": "safe_sysid dataset 1",
-        "robot": "panda",
-        "joints": names,
-        "rate_hz": 1000.0,
-        "effects": 1.0,
-    }
+    told = {"schema": "safe_sysid dataset 1", "robot": "panda", "joints": names, "rate_hz": 1000.0, "effects": 1.0}
     told["trajectories"] = [{"file": "0.npz", "speed": "fast", "split": "train"}]  # type: ignore[assignment]
     (data / "dataset.json").write_text(json.dumps(told))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     for which in ("1", "2", "4"):
-        status = main(
-            ["experiment", "hybrid", "--table", which, "--data", str(data), "--out", str(tmp_path / "out")]
-        )
+        status = main(["experiment", "hybrid", "--table", which, "--data", str(data), "--out", str(tmp_path / "out")])
         assert status == 2
         assert "pip install 'safe_sysid[learn]'" in capsys.readouterr().err
 
@@ -93,16 +81,7 @@ def test_without_torch_the_command_says_how_to_get_it(
 def test_tables_are_made_resumed_and_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = make_data(tmp_path / "data", "tiny", jobs=1)
     out, written = tmp_path / "out", tmp_path / "table.json"
-    arguments = [
-        "experiment",
-        "hybrid",
-        "--data",
-        str(data.folder),
-        "--out",
-        str(out),
-        "--json",
-        str(written),
-    ]
+    arguments = ["experiment", "hybrid", "--data", str(data.folder), "--out", str(out), "--json", str(written)]
     arguments += ["--jobs", "1", "--minutes", "0.02"]
     assert main([*arguments, "--table", "2", "--seeds", "1"]) == 0
     assert "Table II" in capsys.readouterr().out

@@ -25,13 +25,7 @@ from safe_sysid.robot.parameters import is_consistent
 from safe_sysid.simulation.flexible import FlexibleArm, read_effects
 from safe_sysid.studies.hybrid import make_data as data
 from safe_sysid.studies.hybrid.base_parameters import combinations, summary_5, table_5
-from safe_sysid.studies.hybrid.budgets import (
-    normalised_error,
-    run_budget,
-    summary_which,
-    table_which,
-    train_part,
-)
+from safe_sysid.studies.hybrid.budgets import normalised_error, run_budget, summary_which, table_which, train_part
 from safe_sysid.studies.hybrid.drive import GAINS, ModelFeedForward, drive, guard, impedance
 from safe_sysid.studies.hybrid.joint_errors import summary_joints
 from safe_sysid.studies.hybrid.motions import FAST, SLOW, exciting_series, minimum_jerk, set_points, slower
@@ -324,13 +318,7 @@ def test_a_budget_is_fast_motions_first_and_no_more(tiny: Path) -> None:
 
 @pytest.mark.slow
 def test_a_trial_with_a_budget_has_all_that_the_page_shows(tiny: Path, tmp_path: Path) -> None:
-    settings = {
-        "data": str(tiny),
-        "out": str(tmp_path / "out"),
-        "faster": str(tmp_path),
-        "scale": 1.0,
-        "motions": 1,
-    }
+    settings = {"data": str(tiny), "out": str(tmp_path / "out"), "faster": str(tmp_path), "scale": 1.0, "motions": 1}
     drawn, taught = run_budget(0, 0, settings), run_budget(0, 7, settings)
     assert (drawn["model"], drawn["minutes"]) == ("drawing", 0.0)
     assert (taught["model"], taught["minutes"]) == ("RBD, all friction", 1.0)

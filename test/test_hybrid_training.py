@@ -94,9 +94,7 @@ def test_errors_are_what_the_paper_defines(dataset: Dataset, model: RobotModel) 
     motion, scaling = dataset.motion(dataset.of("test")[0]), found.learned.scaling
     torques = np.concatenate([dataset.motion(entry).tau for entry in dataset.of("train")])
     np.testing.assert_array_equal(scaling.torque_high - scaling.torque_low, np.ptp(torques, axis=0))
-    error = dynamics_of(model.kinematics).inverse_dynamics(
-        found.learned.theta, motion.q, motion.qd, motion.qdd
-    )
+    error = dynamics_of(model.kinematics).inverse_dynamics(found.learned.theta, motion.q, motion.qd, motion.qdd)
     nmse = np.mean(((error - motion.tau) / np.ptp(torques, axis=0)) ** 2, axis=0)
     np.testing.assert_allclose(found.errors["test"]["nmse_per_joint"], nmse)
     assert found.errors["test"]["nmse"] == pytest.approx(nmse.mean())
@@ -111,9 +109,7 @@ def test_what_does_not_exist_is_named(dataset: Dataset, name: str, optimization:
         train(name, dataset, optimization=optimization, seed=0)
 
 
-def test_without_torch_one_sentence_says_how_to_get_it(
-    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_torch_one_sentence_says_how_to_get_it(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ParameterError, match="pip install") as found:
         train("rbd", dataset, optimization="e2e", seed=0)
@@ -169,9 +165,7 @@ def test_rigid_parts_are_the_recursion(model: RobotModel, name: str) -> None:
     basis = arm_basis(model.kinematics)
     dynamics = RecursiveDynamics(model.kinematics)
     q, qd, qdd = rng.normal(size=(3, 40, n))
-    part = (
-        rigid.Barycentric(n, basis) if name == "Barycentric" else rigid.NewtonEuler(model.kinematics)
-    ).double()
+    part = (rigid.Barycentric(n, basis) if name == "Barycentric" else rigid.NewtonEuler(model.kinematics)).double()
     with torch.no_grad():
         part.free.copy_(torch.tensor(rng.normal(size=(n, 10))))
     theta = np.zeros(layout.size)
@@ -206,10 +200,7 @@ def test_a_deep_lagrangian_network_obeys_lagrange() -> None:
     h = 1e-5
     momentum = [(net.mass_matrix(q)[0] @ v[0]) for q, v in (at(-h), at(h))]
     slope = torch.stack(
-        [
-            (lagrangian(q0 + h * e, v0) - lagrangian(q0 - h * e, v0)) / (2 * h)
-            for e in torch.eye(3, dtype=torch.float64)
-        ]
+        [(lagrangian(q0 + h * e, v0) - lagrangian(q0 - h * e, v0)) / (2 * h) for e in torch.eye(3, dtype=torch.float64)]
     )
     expected = (momentum[1] - momentum[0]) / (2 * h) - slope
     np.testing.assert_allclose(net(q0, v0, a0)[0].detach().numpy(), expected.detach().numpy(), atol=1e-7)
@@ -269,13 +260,7 @@ def test_links_are_real_after_every_epoch(dataset: Dataset, model: RobotModel, n
     fit.HybridNetwork.theta = seen  # type: ignore[method-assign]
     try:
         found = train(
-            name,
-            dataset,
-            optimization="e2e",
-            seed=0,
-            model=model,
-            schedule=short(4, batch, rate=0.05),
-            splits=(),
+            name, dataset, optimization="e2e", seed=0, model=model, schedule=short(4, batch, rate=0.05), splits=()
         )
     finally:
         fit.HybridNetwork.theta = theta_of  # type: ignore[method-assign]
@@ -343,9 +328,7 @@ def test_a_step_is_told_what_is_known_before_it(dataset: Dataset, model: RobotMo
 
 @needs_torch
 def test_training_ends_early_and_keeps_the_best_epoch(dataset: Dataset, model: RobotModel) -> None:
-    found = train(
-        "lstm", dataset, optimization="e2e", seed=0, schedule=short(200, patience=2, rate=0.2), model=model
-    )
+    found = train("lstm", dataset, optimization="e2e", seed=0, schedule=short(200, patience=2, rate=0.2), model=model)
     losses = [epoch.validation for epoch in found.history]
     assert found.ended == "early stopping"
     assert int(np.argmin(losses)) == len(losses) - 3
@@ -379,12 +362,7 @@ def test_a_hybrid_learns_what_a_rigid_arm_cannot(make: Callable[..., Dataset], m
     rigid = train("rbd_sign", data, optimization="2s", seed=0, model=model)
     for optimization in ("2s", "e2e"):
         hybrid = train(
-            "rbd_sign_lstm",
-            data,
-            optimization=optimization,
-            seed=0,
-            model=model,
-            schedule=short(60, slower_after=50),
+            "rbd_sign_lstm", data, optimization=optimization, seed=0, model=model, schedule=short(60, slower_after=50)
         )
         assert hybrid.errors["test"]["nmse"] < 0.5 * rigid.errors["test"]["nmse"]
         again, _ = errors_of(hybrid.learned, data, model, ["test"])

@@ -112,14 +112,7 @@ def test_reweighting_uses_the_quiet_joint_and_shrugs_off_outliers():
 
 def test_result_refuses_what_contradicts_itself():
     zero = np.zeros(10)
-    good = {
-        "method": "x",
-        "estimate": zero,
-        "lower": zero - 1,
-        "upper": zero + 1,
-        "confidence": None,
-        "message": "",
-    }
+    good = {"method": "x", "estimate": zero, "lower": zero - 1, "upper": zero + 1, "confidence": None, "message": ""}
     result = BaselineResult(**good, guaranteed=True)
     assert result.contains(zero)
     assert not result.contains(zero + 2)
@@ -180,20 +173,15 @@ def test_only_proved_variants_are_labelled_guaranteed(exact, variant):
     assert result.guaranteed == (variant == "linear")  # with 5 % of arm nothing else is proved
     assert (
         result.message.split(":")[0]
-        == {
-            "paper": "not guaranteed",
-            "per_row": "not guaranteed",
-            "enclosed": "not proved",
-            "linear": "guaranteed",
-        }[variant]
+        == {"paper": "not guaranteed", "per_row": "not guaranteed", "enclosed": "not proved", "linear": "guaranteed"}[
+            variant
+        ]
     )
 
 
 def test_wrong_requests_are_refused(exact):
     model, errors, data, _ = exact
-    with pytest.raises(
-        ParameterError, match=r"method = 'magic': expected one of sensitivity, ols, irls, rls"
-    ):
+    with pytest.raises(ParameterError, match=r"method = 'magic': expected one of sensitivity, ols, irls, rls"):
         estimate_with("magic", model, errors, data)
     with pytest.raises(ParameterError, match="option 'forgetting' of method 'ols'"):
         estimate_with("ols", model, errors, data, forgetting=0.9)

@@ -105,13 +105,7 @@ def test_rounding_is_on_the_safe_side():
 def test_emptiness_needs_a_proof():
     matrix = np.array([[1.0, 1.0], [1.0, -1.0]])
     lower, upper = np.zeros(2), np.ones(2)
-    apart = (
-        matrix,
-        np.array([2.5, -9.0]),
-        np.array([9.0, 9.0]),
-        lower,
-        upper,
-    )  # x + y >= 2.5 in the unit square
+    apart = (matrix, np.array([2.5, -9.0]), np.array([9.0, 9.0]), lower, upper)  # x + y >= 2.5 in the unit square
     assert is_proved_empty(*apart, np.array([1.0, 0.0]))
     assert is_proved_empty(*apart, np.array([-1.0, 0.0]))  # either sign convention of the solver's ray
     assert not is_proved_empty(*apart, np.array([0.0, 1.0]))
@@ -127,9 +121,7 @@ def test_emptiness_needs_a_proof():
 def momentum_rows(matrix, target, slack):
     m = len(target)
     zero = np.zeros(m)
-    return MomentumRows(
-        matrix, target, slack, slack, np.zeros((m, 7)), zero + np.arange(m), zero, np.arange(m) % 3
-    )
+    return MomentumRows(matrix, target, slack, slack, np.zeros((m, 7)), zero + np.arange(m), zero, np.arange(m) % 3)
 
 
 def reference(matrix, target, slack, lower, upper, index):

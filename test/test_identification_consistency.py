@@ -96,9 +96,7 @@ def test_every_payload_in_the_box_satisfies_every_cut(seed, mode):
     box = payload_box(rng)
     theta = cloud(rng, box, mode)
     cuts = [box_cuts(box.functions()), semidefinite_cuts(rng.normal(size=(20, 4)))]
-    cuts.append(
-        semidefinite_cuts(np.linalg.eigh(pseudo_inertia(theta))[1].T)
-    )  # where it is nearest to being broken
+    cuts.append(semidefinite_cuts(np.linalg.eigh(pseudo_inertia(theta))[1].T))  # where it is nearest to being broken
     assert np.all(excess(CutSet.concatenate(cuts), theta) >= -ROUNDING)
 
 
@@ -109,9 +107,7 @@ def test_every_payload_of_that_density_satisfies_every_cut(seed, mode):
     box = payload_box(rng, 10.0 ** rng.uniform(2, 4))
     theta = solid(rng, box, mode)
     axis = rng.integers(0, 3, 30)
-    offset = -(theta[1:4] @ box.rotation[:, axis]) / theta[0] + rng.choice([0.0, 0.1], 30) * rng.normal(
-        size=30
-    )
+    offset = -(theta[1:4] @ box.rotation[:, axis]) / theta[0] + rng.choice([0.0, 0.1], 30) * rng.normal(size=30)
     functions = on_grid(np.column_stack([box.rotation[:, axis].T, offset]))
     areas = np.prod(box.size) / box.size[axis]
     masses = theta[0] * rng.choice([1.0, 0.5, 2.0, 1e-3], 30)
@@ -177,9 +173,7 @@ def test_coefficients_are_exact(seed):
     g = CutSet(u, v, mass, np.zeros(3), np.full(3, "box")).coefficients()
     for k, p in product(range(3), range(10)):
         exact = sum(
-            Fraction(u[k, i]) * Fraction(UNITS[p, i, j]) * Fraction(v[k, j])
-            for i in range(4)
-            for j in range(4)
+            Fraction(u[k, i]) * Fraction(UNITS[p, i, j]) * Fraction(v[k, j]) for i in range(4) for j in range(4)
         ) - (Fraction(mass[k]) if p == 0 else 0)
         assert Fraction(g[k, p]) == exact
 
@@ -199,13 +193,10 @@ def test_faces_are_positive_at_the_exact_corners():
         box = payload_box(rng)
         for signs in product((-1, 1), repeat=3):
             local = [
-                Fraction(c) + Fraction(s) * Fraction(h) / 2
-                for c, s, h in zip(box.center, signs, box.size, strict=True)
+                Fraction(c) + Fraction(s) * Fraction(h) / 2 for c, s, h in zip(box.center, signs, box.size, strict=True)
             ]
             turn, shift = box.rotation, box.translation
-            corner = [
-                sum(Fraction(turn[i, k]) * local[k] for k in range(3)) + Fraction(shift[i]) for i in range(3)
-            ]
+            corner = [sum(Fraction(turn[i, k]) * local[k] for k in range(3)) + Fraction(shift[i]) for i in range(3)]
             for f in box.functions():
                 value = sum(Fraction(f[i]) * corner[i] for i in range(3)) + Fraction(f[3])
                 assert value >= 0
@@ -227,10 +218,7 @@ def test_configuration_of_payload_knowledge():
     boxed = PayloadConstraints.from_model(load_robot("kinova_gen3", **{"payload.box": "envelope"}))
     assert np.array_equal(boxed.box.size, model.settings.payload.envelope.size)
     assert np.isinf(boxed.box.density)
-    given = {
-        "payload.box": {"center": [0.0, 0.0, 0.1], "size": [0.1, 0.1, 0.1]},
-        "payload.density": [0.0, 8000.0],
-    }
+    given = {"payload.box": {"center": [0.0, 0.0, 0.1], "size": [0.1, 0.1, 0.1]}, "payload.density": [0.0, 8000.0]}
     dense = PayloadConstraints.from_model(load_robot("kinova_gen3", **given))
     assert dense.box.density == 8000.0
     assert len(dense.fixed) == len(boxed.fixed) + 1

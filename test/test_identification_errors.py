@@ -148,13 +148,7 @@ def test_truth_satisfies_rows_of_sampled_torque(link, period):
     for seed in range(6):
         n = 1 + seed % 4
         attack = SmoothAttack(
-            seed,
-            n,
-            link=link,
-            period=period,
-            speed=2.0,
-            delay=0.2 * period * (-1) ** seed,
-            gravity=(0.01, 0.001),
+            seed, n, link=link, period=period, speed=2.0, delay=0.2 * period * (-1) ** seed, gravity=(0.01, 0.001)
         )
         errors = attack.errors(position=1e-6, velocity=1e-4, stamp=1e-7, torque_abs=1e-3)
         jerk = dataclasses.replace(errors, jerk=attack.jerk)
@@ -270,9 +264,7 @@ def test_a_bias_without_its_share_of_the_relative_error_is_found(monkeypatch):
 
     assert 0.9 < largest() <= 1.0
     monkeypatch.setattr(
-        momentum,
-        "torque_interval",
-        lambda m, e: interval(m, dataclasses.replace(e, torque_bias=np.zeros(e.n))),
+        momentum, "torque_interval", lambda m, e: interval(m, dataclasses.replace(e, torque_bias=np.zeros(e.n)))
     )
     assert largest() > 1.0
 
@@ -323,19 +315,7 @@ def test_rows_do_not_depend_on_how_the_log_is_fed():
     whole = rows([0, 400])
     assert len(whole) > 1000
     pieces = rows([0, 1, 2, 35, 36, 150, 231, 240, 399, 400])
-    for name in (
-        "matrix",
-        "target",
-        "slack",
-        "sigma",
-        "parts",
-        "start",
-        "end",
-        "joint",
-        "first",
-        "last",
-        "ramp",
-    ):
+    for name in ("matrix", "target", "slack", "sigma", "parts", "start", "end", "joint", "first", "last", "ramp"):
         assert np.array_equal(getattr(whole, name), getattr(pieces, name)), name
     assert np.array_equal(whole.start, t[whole.first])
     assert np.array_equal(whole.end, t[whole.last])

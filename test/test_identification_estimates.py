@@ -243,23 +243,18 @@ def test_box_without_a_body_is_said_to_have_none():
 def rows_of(matrix, target, slack, log=0):
     m = len(target)
     parts, stamps = np.zeros((m, 7)), np.zeros(m)
-    rows = MomentumRows(
-        matrix, target, slack, slack / np.sqrt(3.0), parts, stamps, stamps + 0.1, np.zeros(m, np.int64)
-    )
+    rows = MomentumRows(matrix, target, slack, slack / np.sqrt(3.0), parts, stamps, stamps + 0.1, np.zeros(m, np.int64))
     object.__setattr__(rows, "log", np.full(m, log, np.int64))
     return rows
 
 
 def arm_problem(rng, n=2, rows=300, noise=1.0, slack=0.02):
     """Truth with a payload in its hand, prior box with unequal radii that holds it, rows and tare rows."""
-    theta = np.concatenate(
-        [*[from_log_cholesky(rng.normal(0, 0.3, 10)) for _ in range(n)], rng.uniform(0.5, 2, 4 * n)]
-    )
+    theta = np.concatenate([*[from_log_cholesky(rng.normal(0, 0.3, 10)) for _ in range(n)], rng.uniform(0.5, 2, 4 * n)])
     hand = inertia_from_com(rng.uniform(0.5, 1.0), rng.normal(0, 0.05, 3), 1e-2 * np.eye(3))
     corners = rng.uniform(-0.1, 0.1, (8, 3)) + np.array([0.0, 0.0, 0.2])
     payload = sum(
-        inertia_from_com(m, c, 1e-4 * np.eye(3))
-        for m, c in zip(rng.uniform(0.1, 0.4, 8), corners, strict=True)
+        inertia_from_com(m, c, 1e-4 * np.eye(3)) for m, c in zip(rng.uniform(0.1, 0.4, 8), corners, strict=True)
     )
     last = slice(10 * (n - 1), 10 * n)
     theta[last] = hand + payload
@@ -315,9 +310,7 @@ def test_estimates_lie_inside_the_box_and_are_consistent(method, seed):
                 point,
             )
             assert (
-                body_margin(
-                    point - np.clip(fits.x, payload_constraints.hand_lower, payload_constraints.hand_upper)
-                )
+                body_margin(point - np.clip(fits.x, payload_constraints.hand_lower, payload_constraints.hand_upper))
                 > -1e-6
             )
 
@@ -357,9 +350,7 @@ def test_tare_rows_speak_of_the_hand_alone():
     found = with_hand.unscaled(with_hand.quadratic().minimiser())
     assert found[-10:] == pytest.approx(hand, abs=1e-4)
     assert found[prior.layout.payload] == pytest.approx(theta[prior.layout.payload], abs=1e-4)
-    found = without.unscaled(
-        without.quadratic().minimiser()
-    )  # tare rows must not be read as rows with payload
+    found = without.unscaled(without.quadratic().minimiser())  # tare rows must not be read as rows with payload
     assert found[prior.layout.payload] == pytest.approx(theta[prior.layout.payload], abs=1e-4)
 
 
@@ -383,9 +374,7 @@ def test_quadratic_of_the_payload_is_the_minimum_over_everything_else():
         side = np.concatenate([full.linear, theta_p - normal.mid[payload] + normal.mid[-10:]])
         z = np.linalg.solve(kkt, side)[:size]
         values.append((reduced.value(theta_p), full.value(z)))
-        assert normal.unscaled(z)[payload] == pytest.approx(
-            back[:, :10] @ theta_p + back[:, 10], rel=1e-6, abs=1e-6
-        )
+        assert normal.unscaled(z)[payload] == pytest.approx(back[:, :10] @ theta_p + back[:, 10], rel=1e-6, abs=1e-6)
     difference = [a - b for a, b in values]
     assert difference == pytest.approx([difference[0]] * 3, rel=1e-6, abs=1e-6 * abs(values[0][0]))
 
@@ -475,9 +464,7 @@ def test_scale_of_contradicting_rows_is_the_smallest_that_agrees():
     near = NearRows(12)
     unit = np.zeros((2, 12))
     unit[:, 11] = 5.0
-    near.add(
-        unit, np.array([-2.0, 2.0]), np.zeros(12)
-    )  # 5 z = -2 and 5 z = 2, each within 1: consistent from 2 on
+    near.add(unit, np.array([-2.0, 2.0]), np.zeros(12))  # 5 z = -2 and 5 z = 2, each within 1: consistent from 2 on
     _, lower, upper, body, offset = cone_problem(np.random.default_rng(0), 1)
     _, scale = analytic_centre(near, lower, upper, body, offset, np.zeros(12))
     assert scale == pytest.approx(2.0, rel=2e-3)
@@ -486,9 +473,7 @@ def test_scale_of_contradicting_rows_is_the_smallest_that_agrees():
 def test_start_of_newton_may_be_any_body():
     rng = np.random.default_rng(11)
     quadratic = random_quadratic(rng)
-    reached = [
-        fit_log_cholesky(quadratic, log_cholesky(from_log_cholesky(rng.normal(0, 1.0, 10)))) for _ in range(5)
-    ]
+    reached = [fit_log_cholesky(quadratic, log_cholesky(from_log_cholesky(rng.normal(0, 1.0, 10)))) for _ in range(5)]
     assert all(answer.converged for answer in reached)
     for answer in reached:
         assert answer.theta == pytest.approx(quadratic.minimiser(), abs=1e-4)

@@ -27,9 +27,7 @@ def log_of(model, seed, payload=8, n_plans=1, mode="uniform", t_f=2.0):
     rng = np.random.default_rng(seed)
     theta = draw_truth(model, dumbbell(payload), rng, mode)
     plans = exciting_plans(np.array(model.settings.home), rng, n_plans=n_plans, t_f=t_f, t_p=1.0)
-    return theta, simulate(
-        model.kinematics, theta, model.friction_transition_velocity, plans, rng=rng, chatter=0.5
-    )
+    return theta, simulate(model.kinematics, theta, model.friction_transition_velocity, plans, rng=rng, chatter=0.5)
 
 
 @pytest.fixture(scope="module")
@@ -52,12 +50,8 @@ def follow(identifier, data, theta, step=0.5):
         assert result.box.contains(theta)
         assert result.box.is_inside(last)
         assert result.box.seq == last.seq + 1
-        assert np.all(
-            (result.box.payload_lower <= result.nominal) & (result.nominal <= result.box.payload_upper)
-        )
-        assert np.array_equal(
-            np.delete(result.box.lower, range(60, 70)), np.delete(last.lower, range(60, 70))
-        )
+        assert np.all((result.box.payload_lower <= result.nominal) & (result.nominal <= result.box.payload_upper))
+        assert np.array_equal(np.delete(result.box.lower, range(60, 70)), np.delete(last.lower, range(60, 70)))
         last = result.box
         results.append(result)
     return results
@@ -85,12 +79,7 @@ def test_state_errors_are_carried(model, errors, case, dq, dv):
 def test_corner_arms_and_light_payloads(model, errors):
     for seed, payload in ((1, 4), (2, 6)):
         theta, log = log_of(model, seed, payload, mode="corner", t_f=1.5)
-        follow(
-            Identifier(model, errors),
-            noisy(log, 0.05, 0.025, np.random.default_rng(seed), "grow"),
-            theta,
-            1.5,
-        )
+        follow(Identifier(model, errors), noisy(log, 0.05, 0.025, np.random.default_rng(seed), "grow"), theta, 1.5)
 
 
 def test_noise_aimed_at_a_bound_touches_but_does_not_cross(model, errors, case, monkeypatch):
@@ -278,24 +267,17 @@ def proved(proof):
     low, high = rows.target - rows.slack, rows.target + rows.slack
     out = []
     for k in range(20):
-        y, lam = (
-            proof.row_multipliers[k].astype(np.longdouble),
-            proof.cut_multipliers[k].astype(np.longdouble),
-        )
+        y, lam = (proof.row_multipliers[k].astype(np.longdouble), proof.cut_multipliers[k].astype(np.longdouble))
         unit = np.eye(a.shape[1])[payload.start + k % 10]
         if k < 10:
             r = unit - y @ a - lam @ c
             out.append(
-                np.minimum(y * low, y * high).sum()
-                + lam @ cuts.constant
-                + np.minimum(r * lower, r * upper).sum()
+                np.minimum(y * low, y * high).sum() + lam @ cuts.constant + np.minimum(r * lower, r * upper).sum()
             )
         else:
             r = unit - y @ a + lam @ c
             out.append(
-                np.maximum(y * low, y * high).sum()
-                - lam @ cuts.constant
-                + np.maximum(r * lower, r * upper).sum()
+                np.maximum(y * low, y * high).sum() - lam @ cuts.constant + np.maximum(r * lower, r * upper).sum()
             )
     return np.array(out)
 
@@ -319,9 +301,7 @@ def test_proof_gives_what_is_published(model, errors, case, mode):
         value, published = proved(proof), np.concatenate([proof.lower, proof.upper])
         sign = np.repeat([1.0, -1.0], 10)  # proved lies inside published, by the margin at least
         better = sign * (value - published) / np.tile(prior, 2)
-        assert np.all(
-            better >= 0.5e-7 * (published != np.concatenate([last.payload_lower, last.payload_upper]))
-        )
+        assert np.all(better >= 0.5e-7 * (published != np.concatenate([last.payload_lower, last.payload_upper])))
         assert np.all(better < 1e-6)
         used += len(proof.cuts)
         last = result.box
@@ -356,9 +336,7 @@ def test_method_and_knowledge_are_checked(model, errors, case):
     with pytest.raises(ParameterError, match="method"):
         Identifier(model, errors, method="guess")
     with pytest.raises(ParameterError, match="tare_rows"):
-        Identifier(
-            model, errors, tare_rows=momentum.MomentumRows.concatenate([some_rows(model, errors, case)])
-        )
+        Identifier(model, errors, tare_rows=momentum.MomentumRows.concatenate([some_rows(model, errors, case)]))
     theta, log = case
     data = noisy(log, 0.05, 0.025, np.random.default_rng(1), "random_sign")[:1000]
     results = []
@@ -374,9 +352,7 @@ def test_method_and_knowledge_are_checked(model, errors, case):
 
 def some_rows(model, errors, case):
     stream = MomentumStream(model, errors, (0.1,))
-    return stream.push(
-        noisy(case[1], 0.05, 0.025, np.random.default_rng(1), "uniform")[:300], model.arm_prior
-    )
+    return stream.push(noisy(case[1], 0.05, 0.025, np.random.default_rng(1), "uniform")[:300], model.arm_prior)
 
 
 def test_long_standstill_neither_grows_nor_slows(model, errors, case):

@@ -59,18 +59,11 @@ class Case:
         return momentum_rows(matrix, matrix @ theta + slack * rng.uniform(-0.999, 0.999, count), slack, log)
 
     def payload_constraints(self, opening=True):
-        return PayloadConstraints(
-            self.hand_lower, self.hand_upper, self.opening if opening else None, self.box
-        )
+        return PayloadConstraints(self.hand_lower, self.hand_upper, self.opening if opening else None, self.box)
 
     def set(self, method="sdp", opening=True, tare=True, **options):
         out = FeasibleSet(
-            self.prior,
-            4000,
-            self.payload_constraints(opening),
-            method,
-            self.tare if tare else None,
-            **options,
+            self.prior, 4000, self.payload_constraints(opening), method, self.tare if tare else None, **options
         )
         out.add(self.rows)
         return out
@@ -78,11 +71,7 @@ class Case:
 
 @settings(max_examples=12, deadline=None)
 @given(
-    st.integers(0, 2**32 - 1),
-    st.sampled_from(["any", "flat"]),
-    st.booleans(),
-    st.booleans(),
-    st.sampled_from([0, 12]),
+    st.integers(0, 2**32 - 1), st.sampled_from(["any", "flat"]), st.booleans(), st.booleans(), st.sampled_from([0, 12])
 )
 def test_truth_stays_in_the_set(seed, payload, corner, box, tare):
     case = Case(seed, payload, corner, box=box, tare=tare)
@@ -139,9 +128,7 @@ def conic(case, index, sign, method):
 
 
 @pytest.mark.parametrize("method", ["lp", "sdp"])
-@pytest.mark.parametrize(
-    ("seed", "box", "tare"), [(0, False, 0), (1, True, 0), (2, False, 25), (3, True, 25)]
-)
+@pytest.mark.parametrize(("seed", "box", "tare"), [(0, False, 0), (1, True, 0), (2, False, 25), (3, True, 25)])
 def test_published_is_the_optimum_of_a_conic_solver(seed, box, tare, method):
     case = Case(seed, box=box, tare=tare, corner=True)
     width = case.prior.upper - case.prior.lower
@@ -208,11 +195,7 @@ def test_absurd_rows_are_dropped():
         (1.0, np.inf),
     ):
         matrix = case.rows.matrix[:n] * factor
-        width = (
-            np.maximum(np.abs(matrix).sum(axis=1) * 1e-12, case.rows.slack[:n] * slack)
-            if slack
-            else np.zeros(n)
-        )
+        width = np.maximum(np.abs(matrix).sum(axis=1) * 1e-12, case.rows.slack[:n] * slack) if slack else np.zeros(n)
         rows = momentum_rows(matrix, matrix @ case.theta, width)
         for method in ("lp", "sdp"):
             feasible = case.set(method)
@@ -244,9 +227,7 @@ def test_rows_of_a_tare_bound_the_hand():
     without = case.set("sdp", tare=False).bound(np.arange(34), case.prior)
     hand = slice(14, 24)
     assert np.median((with_tare.upper - with_tare.lower)[hand] / (without.upper - without.lower)[hand]) < 0.9
-    assert np.all(
-        with_tare.upper[:10] - with_tare.lower[:10] <= 1.02 * (without.upper - without.lower)[:10] + 1e-9
-    )
+    assert np.all(with_tare.upper[:10] - with_tare.lower[:10] <= 1.02 * (without.upper - without.lower)[:10] + 1e-9)
 
 
 def test_many_rows_at_once_are_as_good_as_batch_by_batch():
@@ -276,9 +257,7 @@ def test_a_contradiction_found_while_rows_pile_up_is_told():
     feasible = FeasibleSet(case.prior, 100, case.payload_constraints(), "lp")
     other = case.rows.matrix @ (case.theta + 0.5 * (case.prior.upper - case.theta))
     feasible.add(
-        momentum_rows(
-            case.rows.matrix, np.where(np.arange(1500) % 2, case.rows.target, other), case.rows.slack
-        )
+        momentum_rows(case.rows.matrix, np.where(np.arange(1500) % 2, case.rows.target, other), case.rows.slack)
     )
     assert feasible.bound(np.arange(10), case.prior).empty
     feasible.add(case.rows)
@@ -322,13 +301,7 @@ class DriftCase(Case):
 
     def drifted(self, drift, method="lp", **options):
         out = FeasibleSet(
-            self.prior,
-            4000,
-            self.payload_constraints(),
-            method,
-            self.tare,
-            self.drift if drift else None,
-            **options,
+            self.prior, 4000, self.payload_constraints(), method, self.tare, self.drift if drift else None, **options
         )
         out.add(self.rows)
         return out
@@ -373,9 +346,7 @@ def test_drift_as_unknowns_is_the_optimum_of_a_linear_program_and_tighter_than_w
         m = case.tare.matrix
         tare = np.hstack([np.zeros((60, 10)), m[:, 10:], m[:, :10], np.zeros((60, 10)), m[:, [10, 11, 13]]])
         a = np.vstack([run, tare])
-        target, slack = (
-            np.concatenate([getattr(r, k) for r in (case.rows, case.tare)]) for k in ("target", "slack")
-        )
+        target, slack = (np.concatenate([getattr(r, k) for r in (case.rows, case.tare)]) for k in ("target", "slack"))
         lower = np.concatenate([case.prior.lower, case.hand_lower, -case.opening, -case.drift])
         upper = np.concatenate([case.prior.upper, case.hand_upper, case.opening, case.drift])
         mass = np.zeros(37)
@@ -385,14 +356,9 @@ def test_drift_as_unknowns_is_the_optimum_of_a_linear_program_and_tighter_than_w
         width = case.prior.upper - case.prior.lower
         for k in range(10):
             for sign, found in ((1.0, bounds.lower[k]), (-1.0, bounds.upper[k])):
-                best = (
-                    sign
-                    * linprog(sign * np.eye(37)[k], matrix, side, bounds=np.column_stack([lower, upper])).fun
-                )
+                best = sign * linprog(sign * np.eye(37)[k], matrix, side, bounds=np.column_stack([lower, upper])).fun
                 assert -1e-4 * width[k] <= sign * (best - found) <= 1e-3 * width[k]
-        wide = FeasibleSet(
-            case.prior, 4000, case.payload_constraints(), "lp", enlarged(case.tare, case.drift)
-        )
+        wide = FeasibleSet(case.prior, 4000, case.payload_constraints(), "lp", enlarged(case.tare, case.drift))
         wide.add(case.rows)
         loose = wide.bound(np.arange(10), case.prior)
         ratios.append((bounds.upper - bounds.lower) / (loose.upper - loose.lower))

@@ -24,9 +24,7 @@ class Motion:
         self.times = np.concatenate([[0.0], np.sort(rng.uniform(0, duration, pieces - 1)), [duration]])
         kind = rng.integers(3)
         self.a = bound * (
-            rng.choice([-1.0, 1.0], (pieces, n))
-            if kind
-            else np.sign(rng.normal(size=n)) * np.ones((pieces, n))
+            rng.choice([-1.0, 1.0], (pieces, n)) if kind else np.sign(rng.normal(size=n)) * np.ones((pieces, n))
         )
         self.q, self.qd = [rng.uniform(-3, 3, n)], [rng.uniform(-1, 1, n)]
         for h, a in zip(np.diff(self.times), self.a, strict=True):
@@ -101,8 +99,7 @@ def test_position_errors_on_slopes_by_abel_summation():
         errors = RowSource(kin, box, e, Run(data, False, 0), ramps=True)._errors
         centre = 0.5 * (q[1:] + q[:-1])
         inertia = [
-            np.stack([dynamics_of(kin).momentum_regressor(c, x) @ theta for x in np.eye(n)], axis=1)
-            for c in centre
+            np.stack([dynamics_of(kin).momentum_regressor(c, x) @ theta for x in np.eye(n)], axis=1) for c in centre
         ]
         s = np.concatenate([[0.0], rng.uniform(-1, 1, m), [0.0]])
         i = int(rng.integers(n))
@@ -150,8 +147,6 @@ def test_columns_and_derivatives(n):
                 most = np.abs(slope @ limits.mid) + np.abs(slope) @ limits.rad
                 assert np.allclose(bounds[kind, :n, j], most, rtol=1e-6, atol=1e-6)
         for c in range(3):
-            pull = dynamics_of(kin._replace(gravity=np.eye(3)[c])).momentum_rate_regressor(q, 0 * qd)[
-                :, inertial
-            ]
+            pull = dynamics_of(kin._replace(gravity=np.eye(3)[c])).momentum_rate_regressor(q, 0 * qd)[:, inertial]
             most = np.abs(pull @ limits.mid) + np.abs(pull) @ limits.rad
             assert np.allclose(bounds[4, :n, c], most, rtol=1e-9, atol=1e-12)

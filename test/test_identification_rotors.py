@@ -52,9 +52,7 @@ def test_columns_and_their_derivatives(n, slides):
                 for kind, (f, x) in enumerate(
                     (g, x) for g in ("momentum_regressor", "momentum_rate_regressor") for x in (1.0, 0.0)
                 ):
-                    ends = [
-                        coupled((f, q + s * x * d, qd + s * (1 - x) * d), kin, own > 0.0) for s in (1, -1)
-                    ]
+                    ends = [coupled((f, q + s * x * d, qd + s * (1 - x) * d), kin, own > 0.0) for s in (1, -1)]
                     slope = (ends[0] - ends[1]) / (2 * step)
                     most = np.abs(slope @ mid) + np.abs(slope) @ rad
                     np.testing.assert_allclose(bounds[kind, :, j], most, rtol=1e-5, atol=1e-5)

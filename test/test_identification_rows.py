@@ -11,11 +11,7 @@ from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.certificates.log_view import LogView
 from safe_sysid.identification.equations import momentum
-from safe_sysid.identification.equations.measurement_errors import (
-    MeasurementErrors,
-    sensor_prior,
-    torque_interval,
-)
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior, torque_interval
 from safe_sysid.identification.equations.measurements import Measurements, SampleScreen
 from safe_sysid.identification.equations.momentum import RowSource
 from safe_sysid.identification.equations.remainders import magnitudes, motion_bounds
@@ -32,9 +28,7 @@ class Case:
         self.theta, self.box = random_consistent_box(rng, theta, n)
         self.v_c, self.rng, self.n, self.dt = v_c, rng, n, dt
         plans = wavy_plans(rng, n, duration)
-        self.log = simulate(
-            self.kin, self.theta, v_c, plans, dt=dt, substeps=substeps, rng=rng, chatter=chatter
-        )
+        self.log = simulate(self.kin, self.theta, v_c, plans, dt=dt, substeps=substeps, rng=rng, chatter=chatter)
 
     def errors(self, **changes):
         declared = {
@@ -73,13 +67,7 @@ def test_truth_satisfies_every_row_of_random_arms(seed):
         dq, dv = float(rng.choice([0.0, 1e-4])), float(rng.choice([0.0, 2e-3]))
         data = noisy(case.log, a, b, rng, mode, position=dq, velocity=dv)
         errors = case.errors(torque_abs=a + 1e-9, torque_rel=b, position=dq, velocity=dv, stamp=1e-9)
-        for lengths, ramp in (
-            ((0.1,), 0.0),
-            ((0.02, 0.05), 0.0),
-            ((0.1,), 0.02),
-            ((0.03,), 0.015),
-            ((0.005,), 0.0),
-        ):
+        for lengths, ramp in (((0.1,), 0.0), ((0.02, 0.05), 0.0), ((0.1,), 0.02), ((0.03,), 0.015), ((0.005,), 0.0)):
             assert case.ratio(case.rows(data, errors, lengths, ramp)).max() <= 1.0
 
 
@@ -87,9 +75,7 @@ def test_truth_satisfies_every_row_of_random_arms(seed):
 def test_quadrature_alone_holds_at_coarse_sampling(ramp):
     # No noise: what is left is what integration between samples leaves, at 10 ms with torque jumps every sample.
     case = Case(11, 3, dt=1e-2, chatter=8.0, coulomb=0.0, substeps=10, duration=2.0)
-    rows = case.rows(
-        noisy(case.log, 0.0, 0.0, case.rng, "none"), case.errors(torque_abs=1e-12), (0.1, 0.04), ramp
-    )
+    rows = case.rows(noisy(case.log, 0.0, 0.0, case.rng, "none"), case.errors(torque_abs=1e-12), (0.1, 0.04), ramp)
     ratio = case.ratio(rows)
     assert ratio.max() <= 1.0
     assert ratio.max() > 0.005  # a bound a thousand times too large would prove nothing
@@ -254,12 +240,7 @@ def test_windows_that_contradict_the_declared_acceleration_are_left_out(case):
 def test_declared_errors_are_validated():
     good = {"torque_source": "motor", "torque_abs": 0.1, "torque_rel": 0.1, "position": 0.0, "velocity": 0.0}
     MeasurementErrors(2, **good, acceleration=1.0)
-    for bad in (
-        {"torque_source": "gearbox"},
-        {"torque_rel": 1.0},
-        {"torque_abs": -1.0},
-        {"velocity": np.nan},
-    ):
+    for bad in ({"torque_source": "gearbox"}, {"torque_rel": 1.0}, {"torque_abs": -1.0}, {"velocity": np.nan}):
         with pytest.raises(ParameterError, match=next(iter(bad))):
             MeasurementErrors(2, **(good | bad), acceleration=1.0)
 
@@ -316,11 +297,7 @@ def test_runs_and_windows_do_not_depend_on_how_the_log_is_fed():
     data = log_of(stamps)
 
     def windows(parts):
-        screen, cutter, out = (
-            SampleScreen(np.zeros(2, bool), 1e-3),
-            WindowCutter((0.02, 0.03), 1e-3, 0.5, 1),
-            [],
-        )
+        screen, cutter, out = (SampleScreen(np.zeros(2, bool), 1e-3), WindowCutter((0.02, 0.03), 1e-3, 0.5, 1), [])
         for part in parts:
             for run in screen.runs(part):
                 tail, cut = cutter.cut(run)

@@ -9,12 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safe_sysid.identification.baselines.enclosed import (
-    BallMatrix,
-    enclosed_bounds,
-    interval_map,
-    linear_bounds,
-)
+from safe_sysid.identification.baselines.enclosed import BallMatrix, enclosed_bounds, interval_map, linear_bounds
 from safe_sysid.identification.baselines.regression import Regression
 from safe_sysid.identification.baselines.sensitivity import normal_quadratic, theorem_13
 from safe_sysid.identification.estimates import fit_log_cholesky, log_cholesky_derivatives
@@ -151,9 +146,7 @@ def test_enclosed_theorem_is_proved_for_small_uncertainty_and_holds():
         if reason is None:
             proved += 1
             half, _ = theorem_13(found, answer, nominal, radius)
-            assert np.all(
-                0.5 * (upper - lower) >= half * (1.0 - 1e-6)
-            )  # an enclosure is never below one sample of it
+            assert np.all(0.5 * (upper - lower) >= half * (1.0 - 1e-6))  # an enclosure is never below one sample of it
             assert np.median(0.5 * (upper - lower) / half) < 3.0
     assert proved >= 15
 
@@ -173,9 +166,7 @@ def test_nothing_is_proved_where_it_cannot_be():
     answer = fit_log_cholesky(normal_quadratic(euler, nominal))
     assert "slack" in enclosed_bounds(euler, answer, arm, prior)[2]
     assert "slack" in linear_bounds(euler, arm, prior)[2]
-    singular = Regression(
-        found.payload * (np.arange(10) > 0), found.arm, found.target, found.slack, found.joint, True
-    )
+    singular = Regression(found.payload * (np.arange(10) > 0), found.arm, found.target, found.slack, found.joint, True)
     assert "rank" in enclosed_bounds(singular, answer, arm, prior)[2]
 
 
@@ -208,12 +199,10 @@ def test_products_of_balls_hold_exact_products(seed):
     for _ in range(5):
         sa, sb = (rng.choice([-1, 0, 1], x.shape) for x in (a, b))
         fa = [
-            [Fraction(float(a[i, k])) + int(sa[i, k]) * Fraction(float(ra[i, k])) for k in range(6)]
-            for i in range(3)
+            [Fraction(float(a[i, k])) + int(sa[i, k]) * Fraction(float(ra[i, k])) for k in range(6)] for i in range(3)
         ]
         fb = [
-            [Fraction(float(b[k, j])) + int(sb[k, j]) * Fraction(float(rb[k, j])) for j in range(2)]
-            for k in range(6)
+            [Fraction(float(b[k, j])) + int(sb[k, j]) * Fraction(float(rb[k, j])) for j in range(2)] for k in range(6)
         ]
         for i in range(3):
             for j in range(2):
@@ -228,8 +217,6 @@ def test_interval_of_eta_holds_the_eta_of_the_truth():
     """The claim behind the proof: the stationary point that is enclosed is the truth's own log-Cholesky vector."""
     rng = np.random.default_rng(4)
     theta = body(rng)
-    found, nominal, _, _ = problem(
-        rng, theta, 1e-6, signs=lambda y, r: np.zeros(len(y)), theta_r=np.zeros(ARM)
-    )
+    found, nominal, _, _ = problem(rng, theta, 1e-6, signs=lambda y, r: np.zeros(len(y)), theta_r=np.zeros(ARM))
     answer = fit_log_cholesky(normal_quadratic(found, nominal))
     assert answer.eta == pytest.approx(log_cholesky(theta), abs=1e-6)

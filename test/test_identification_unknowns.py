@@ -81,9 +81,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize(
-    ("kind", "link"), [(OffAttack, False), (OffSmoothAttack, False), (OffSmoothAttack, True)]
-)
+@pytest.mark.parametrize(("kind", "link"), [(OffAttack, False), (OffSmoothAttack, False), (OffSmoothAttack, True)])
 def test_rows_hold_and_are_tighter_than_position_errors(kind, link, name):
     largest = without_remainder = without_columns = 0.0
     sharper = []
@@ -164,9 +162,7 @@ def test_ten_milliradians_at_one_joint():
     rng = np.random.default_rng(7)
     model, theta = random_model(rng, 3, torque=(0.002, 0.002))
     prior, payload = model.arm_prior, model.layout.payload
-    lower, upper = (
-        theta + 0.2 * (side - theta) for side in (prior.lower, prior.upper)
-    )  # an arm known to 1 %
+    lower, upper = (theta + 0.2 * (side - theta) for side in (prior.lower, prior.upper))  # an arm known to 1 %
     lower[payload], upper[payload] = prior.lower[payload], prior.upper[payload]
     model = dataclasses.replace(model, arm_prior=ParameterBox(lower, upper))
     data = random_log(rng, model, theta, 1.5)
@@ -229,10 +225,7 @@ def test_a_range_of_ratios_is_an_interval_of_reactions_and_no_part_of_the_dynami
     known = load_robot("three_joint", **{"joints.elbow.gear_ratio": 80.0})
     model = load_robot("three_joint", **RANGE)
     assert not len(model.kinematics.motors.joint)
-    ia = (
-        known.arm_prior.lower[known.layout.rotor_inertia][2],
-        known.arm_prior.upper[known.layout.rotor_inertia][2],
-    )
+    ia = (known.arm_prior.lower[known.layout.rotor_inertia][2], known.arm_prior.upper[known.layout.rotor_inertia][2])
     low, high = model.unknowns.reaction[0]
     assert ia[0] / 100.0 * (1.0 - 1e-12) <= low <= ia[0] / 100.0
     assert ia[1] / 50.0 <= high <= ia[1] / 50.0 * (1.0 + 1e-12)
@@ -241,9 +234,7 @@ def test_a_range_of_ratios_is_an_interval_of_reactions_and_no_part_of_the_dynami
     assert either.unknowns.reaction[0].tolist() == [-high, high]
     ratio = next(line for line in model.model_assumptions if "elbow" in line)
     assert "one ratio of its declared range" in ratio
-    with pytest.raises(
-        ConfigError, match=r"joints\.elbow\.gear_ratio_range.*one number, `gear_ratio`, for gains"
-    ):
+    with pytest.raises(ConfigError, match=r"joints\.elbow\.gear_ratio_range.*one number, `gear_ratio`, for gains"):
         design_gains(model, lockstep=True)
     for wrong in ([100.0, 50.0], [-50.0, 50.0], [0.0, 50.0], [50.0]):
         with pytest.raises(ConfigError, match="gear_ratio_range"):

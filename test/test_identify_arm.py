@@ -72,9 +72,7 @@ def written(path: Path, change: Callable[[dict], object] | None = None, **kwargs
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
     folder = tmp_path_factory.mktemp("arm")
     log = written(folder / "log.npz")
-    assert (
-        main(["identify-arm", str(log), "--out", str(folder / "out"), "--json", str(folder / "r.json")]) == 0
-    )
+    assert main(["identify-arm", str(log), "--out", str(folder / "out"), "--json", str(folder / "r.json")]) == 0
     return folder / "out", json.loads((folder / "r.json").read_text())
 
 
@@ -99,10 +97,7 @@ def test_files_are_read_by_those_they_are_for(outcome: tuple[Path, dict]) -> Non
     q, qd, qdd = np.random.default_rng(0).uniform(-1.0, 1.0, (3, 20, 7))
     truth = recorded()[1]
     dynamics = dynamics_of(drawn.kinematics)
-    torque = [
-        dynamics.inverse_dynamics(x, q, qd, 0 * qdd)
-        for x in (model.theta_nominal, drawn.theta_nominal, truth)
-    ]
+    torque = [dynamics.inverse_dynamics(x, q, qd, 0 * qdd) for x in (model.theta_nominal, drawn.theta_nominal, truth)]
     assert np.abs(torque[0] - torque[2]).max() < 0.2 * np.abs(torque[1] - torque[2]).max()
     for j, name in enumerate(model.joint_names):
         assert model.theta_nominal[model.layout.coulomb][j] == result["joints"][name]["coulomb"]
@@ -161,14 +156,7 @@ def both(*changes: Callable[[dict], object]) -> Callable[[dict], None]:
     ],
     ids=[
         *["velocities", "efforts", "degrees", "velocity", "effort", "gear", "still", "degrees of both"],
-        *[
-            "degrees of one",
-            "all of two",
-            "motions of two",
-            "direction",
-            "ratio of motion",
-            "ratio of torque",
-        ],
+        *["degrees of one", "all of two", "motions of two", "direction", "ratio of motion", "ratio of torque"],
     ],
 )
 def test_a_log_that_is_not_what_it_says_is_named_not_fitted(

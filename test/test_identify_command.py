@@ -82,17 +82,12 @@ def test_the_verdict_says_how_little_a_short_log_tests(done):
     folder, result = done
     assert 0.0 < result["errors_used"] < 1.0
     verdict = re.search(r'class="verdict ">([^<]*)<', (folder / "out" / "report.html").read_text()).group(1)
-    assert re.search(
-        r"guaranteed as far as tested: 1.5 s, 2 updates, [0-9.]+ % of the declared errors used", verdict
-    )
+    assert re.search(r"guaranteed as far as tested: 1.5 s, 2 updates, [0-9.]+ % of the declared errors used", verdict)
     # By another solver, from the definition: least s with |A x - t| <= s w for some x of the prior.
     model = robot()
     run = run_log(read_log(folder / "log.npz"), model, 0.75, method=result["method"])
     rows, box = run.identifier.rows, sensor_prior(model.arm_prior, MeasurementErrors.from_model(model))
-    matrix, right = (
-        rows.matrix * box.rad / rows.slack[:, None],
-        (rows.target - rows.matrix @ box.mid) / rows.slack,
-    )
+    matrix, right = (rows.matrix * box.rad / rows.slack[:, None], (rows.target - rows.matrix @ box.mid) / rows.slack)
     ones, size = np.ones((len(rows), 1)), box.size
     least = linprog(
         np.append(np.zeros(size), 1.0),
@@ -132,10 +127,7 @@ def test_bounds_file_reads_back_and_fits_only_its_arm(done, tmp_path):
         ({"guaranteed": False}, "guaranteed = False"),
         ({"schema": 1}, "schema"),
         ({"joint": "elbow"}, "robot"),
-        (
-            {"bounds": {**data["bounds"], "m": {**data["bounds"]["m"], "lower": 6.0}}},
-            "lower <= nominal <= upper",
-        ),
+        ({"bounds": {**data["bounds"], "m": {**data["bounds"]["m"], "lower": 6.0}}}, "lower <= nominal <= upper"),
         (
             {"bounds": {**data["bounds"], "m": {"unit": "kg", "lower": 6.0, "nominal": 6.5, "upper": 7.0}}},
             "meets the prior",
@@ -215,19 +207,14 @@ def test_a_log_with_errors_is_refused_unless_forced(tmp_path, capsys):
     assert run_identify(tmp_path / "log.npz", "--out", tmp_path / "out") == 2
     assert "opposite sign" in capsys.readouterr().err
     assert not (tmp_path / "out" / "bounds.yaml").exists()
-    assert (
-        run_identify(tmp_path / "log.npz", "--out", tmp_path / "out", "--force", "--quiet", "--to", "0.5")
-        == 1
-    )
+    assert run_identify(tmp_path / "log.npz", "--out", tmp_path / "out", "--force", "--quiet", "--to", "0.5") == 1
 
 
 def test_forced_intervals_are_not_called_guaranteed(tmp_path):
     m = piece()
     # Efforts one sample late; noise is declared so large that the equations hold all the same.
     write_log(tmp_path / "log.npz", JOINTS, Measurements(m.stamps[1:], m.q[1:], m.qd[1:], m.effort[:-1]))
-    run_identify(
-        tmp_path / "log.npz", "--out", tmp_path / "out", "--force", "--quiet", "--torque-noise", "3,0.1"
-    )
+    run_identify(tmp_path / "log.npz", "--out", tmp_path / "out", "--force", "--quiet", "--torque-noise", "3,0.1")
     result = json.loads((tmp_path / "out" / "result.json").read_text())
     assert result["status"] == "ok"
     assert not result["guaranteed"]
@@ -245,10 +232,7 @@ def test_parts_filters_and_other_methods(tmp_path):
     assert result["log"]["end_s"] == pytest.approx(1.25)
     assert len(result["updates"]) == 3
     assert holds(result, true_log()[0])
-    assert run_identify(*base, "--to", "0.75", "--filter", "100") in (
-        0,
-        1,
-    )  # whatever comes out, it claims nothing
+    assert run_identify(*base, "--to", "0.75", "--filter", "100") in (0, 1)  # whatever comes out, it claims nothing
     result = json.loads((out / "result.json").read_text())
     assert not result["guaranteed"]
     assert run_identify(*base, "--to", "0.75", "--method", "sensitivity") == 0
@@ -260,15 +244,7 @@ def test_parts_filters_and_other_methods(tmp_path):
 
 def test_a_box_around_the_payload_tightens(done, tmp_path):
     folder, result = done
-    options = [
-        "--payload-box",
-        "0.085,0.21,0.085,0,0,0.14",
-        "--update",
-        "0.75",
-        "--quiet",
-        "--out",
-        tmp_path / "out",
-    ]
+    options = ["--payload-box", "0.085,0.21,0.085,0,0,0.14", "--update", "0.75", "--quiet", "--out", tmp_path / "out"]
     assert run_identify(folder / "log.npz", *options) == 0
     boxed = json.loads((tmp_path / "out" / "result.json").read_text())
     assert holds(boxed, true_log()[0])
@@ -401,9 +377,7 @@ def test_what_is_declared_has_units_and_says_what_is_not_declared(done):
 def test_only_guaranteed_intervals_are_called_ok(done, tmp_path, capsys):
     folder, _ = done
     for method, word in (("ols", "ESTIMATE: "), ("lp", "OK: ")):
-        assert (
-            run_identify(folder / "log.npz", "--out", tmp_path / "o", "--method", method, "--to", "0.5") == 0
-        )
+        assert run_identify(folder / "log.npz", "--out", tmp_path / "o", "--method", method, "--to", "0.5") == 0
         assert capsys.readouterr().out.strip().splitlines()[-1].startswith(word)
 
 
@@ -434,9 +408,7 @@ def test_a_scale_in_the_mapping_turns_signs_and_units_and_is_recorded(tmp_path):
     assert "joint_2.effort times -0.001" in (tmp_path / "o" / "report.html").read_text()
 
 
-@pytest.mark.parametrize(
-    "scale", [{"elbow": {"effort": 2}}, {"joint_1": {"effort": 0}}, {"joint_1": {"mass": 2}}]
-)
+@pytest.mark.parametrize("scale", [{"elbow": {"effort": 2}}, {"joint_1": {"effort": 0}}, {"joint_1": {"mass": 2}}])
 def test_scales_that_cannot_be(tmp_path, capsys, scale):
     write_log(tmp_path / "log.npz", JOINTS, piece()[:50])
     (tmp_path / "map.yaml").write_text(yaml.safe_dump({"scale": scale}))

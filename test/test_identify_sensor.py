@@ -56,9 +56,7 @@ def test_intervals_hold_and_are_told_as_an_if(tmp_path, recorded, capsys):
     said = capsys.readouterr().out
     assert "estimated from this log" in said
     last = said.strip().splitlines()[-1]
-    assert re.match(
-        r"ESTIMATE: .* guaranteed if torque errors are at most .* as estimated from this log", last
-    )
+    assert re.match(r"ESTIMATE: .* guaranteed if torque errors are at most .* as estimated from this log", last)
     result = json.loads((out / "result.json").read_text())
     assert not result["guaranteed"]
     assert not list(out.glob("certificate_*"))

@@ -48,11 +48,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "payload.box": {"payload.box": "envelope"},
     "payload.density": {"payload.density": [0.0, 8000.0], "payload.box": "envelope"},
     "measurement.torque_rate": {"measurement.torque_rate": 50.0, "measurement.effort": "sampled"},
-    "measurement.jerk": {
-        "measurement.jerk": 70.0,
-        "measurement.torque_rate": 50.0,
-        "measurement.effort": "sampled",
-    },
+    "measurement.jerk": {"measurement.jerk": 70.0, "measurement.torque_rate": 50.0, "measurement.effort": "sampled"},
     "measurement.effort": {"measurement.effort": "sampled", "measurement.torque_rate": 50.0},
     "geometry.<link>": {"geometry.forearm": [{"points": [[0.1, 0.0, 0.0]], "radius": 0.01}]},
     "allowed_pairs": {"allowed_pairs": [["pedestal", "forearm"]]},
@@ -151,8 +147,7 @@ def test_a_key_is_stated_or_a_reason_says_why_not(key: Parameter, place: Path) -
         if reason is None:
             declared = f"declared.{actual(key.path)}"
             assert any(
-                declared.startswith(path) or path.startswith(declared)
-                for path, _, _ in differences(theirs, ours)
+                declared.startswith(path) or path.startswith(declared) for path, _, _ in differences(theirs, ours)
             ), f"{scope}: its value is in the content"
         follows = reason is None or (_is_in_a_part(key.path, scope) and key.path not in IDLE)
         assert (digest(ours) != digest(theirs)) == follows, f"{scope}: {reason}"
@@ -209,11 +204,7 @@ def test_a_plan_states_what_of_the_controller_it_rests_on(key: Parameter, lockst
     after = load_robot("three_joint", **law, **values)
     ours, theirs = gains_statement(gains, before), gains_statement(design_gains(after, lockstep), after)
     said = BESIDE.get(key.path, "")
-    idle = (
-        bool(said)
-        and said.startswith("lock-step") <= lockstep
-        and said.startswith("real time") <= (not lockstep)
-    )
+    idle = bool(said) and said.startswith("lock-step") <= lockstep and said.startswith("real time") <= (not lockstep)
     assert (ours["sha256"] == theirs["sha256"]) == idle
 
 

@@ -12,11 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from safe_sysid.errors import ParameterError
-from safe_sysid.identification.inertia_shapes import (
-    centre_of_mass_box,
-    inertia_ellipsoid,
-    payload_shapes,
-)
+from safe_sysid.identification.inertia_shapes import centre_of_mass_box, inertia_ellipsoid, payload_shapes
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import from_log_cholesky, inertia_from_com, is_consistent, transform_inertial
@@ -54,9 +50,7 @@ def test_every_quotient_of_the_corners_lies_in_the_box_exactly(mass, moments):
     lower, upper = centre_of_mass_box(low, high)
     for i in range(3):
         corners = [
-            Fraction(float(h)) / Fraction(float(m))
-            for h in (low[1 + i], high[1 + i])
-            for m in (low[0], high[0])
+            Fraction(float(h)) / Fraction(float(m)) for h in (low[1 + i], high[1 + i]) for m in (low[0], high[0])
         ]
         # The quotient is monotone in each of its two arguments: its extrema are at corners.
         assert Fraction(float(lower[i])) <= min(corners)
@@ -72,16 +66,8 @@ def test_where_the_mass_may_vanish_an_end_is_infinite_and_the_other_still_holds(
     lower, upper = centre_of_mass_box(low, high)
     mass = heavy * share
     for h in (low[1], high[1]):
-        assert (
-            Fraction(float(lower[0])) <= Fraction(float(h)) / Fraction(mass)
-            if np.isfinite(lower[0])
-            else True
-        )
-        assert (
-            Fraction(float(h)) / Fraction(mass) <= Fraction(float(upper[0]))
-            if np.isfinite(upper[0])
-            else True
-        )
+        assert Fraction(float(lower[0])) <= Fraction(float(h)) / Fraction(mass) if np.isfinite(lower[0]) else True
+        assert Fraction(float(h)) / Fraction(mass) <= Fraction(float(upper[0])) if np.isfinite(upper[0]) else True
     assert np.isinf(upper[0]) == (high[1] > 0.0)
     assert np.isinf(lower[0]) == (low[1] < 0.0)
     assert np.all(np.abs([lower[1:], upper[1:]]) < 1e-290)  # 0 over anything
@@ -123,9 +109,7 @@ def test_the_ellipsoid_of_points_inside_one_is_that_one():
     share = mass / len(points)
     inertia = share * (np.sum(points**2) * np.eye(3) - points.T @ points)
     i = inertia
-    theta = np.array(
-        [mass, *(share * points.sum(axis=0)), i[0, 0], i[0, 1], i[1, 1], i[0, 2], i[1, 2], i[2, 2]]
-    )
+    theta = np.array([mass, *(share * points.sum(axis=0)), i[0, 0], i[0, 1], i[1, 1], i[0, 2], i[1, 2], i[2, 2]])
     found_centre, found_turn, found_axes = inertia_ellipsoid(theta)
     np.testing.assert_allclose(found_centre, centre, atol=1e-3)
     np.testing.assert_allclose(found_axes, axes, rtol=1e-2)

@@ -48,10 +48,7 @@ def test_sine_and_cosine_hold_the_exact_value(lo: float, width: float, s: float)
     hi = lo + width
     x = min(lo + s * (hi - lo), hi)
     exact = Decimal(x)
-    for kernel, value in (
-        (iv.sin_interval, decimal_sin(exact)),
-        (iv.cos_interval, decimal_sin(exact + PI / 2)),
-    ):
+    for kernel, value in ((iv.sin_interval, decimal_sin(exact)), (iv.cos_interval, decimal_sin(exact + PI / 2))):
         low, high = kernel(lo, hi)
         assert Decimal(low) <= value <= Decimal(high)
 

@@ -19,9 +19,7 @@ def narrower(model: RobotModel, share: float = 0.1, **changes: object) -> Bounds
     box = model.arm_prior
     middle = 0.5 * (box.payload_lower + box.payload_upper)
     half = 0.5 * share * (box.payload_upper - box.payload_lower)
-    bounds = bounds_of(
-        model, (middle - half, middle, middle + half), (0, 4), "sdp", True, "certificate_0_00004.json"
-    )
+    bounds = bounds_of(model, (middle - half, middle, middle + half), (0, 4), "sdp", True, "certificate_0_00004.json")
     return replace(bounds, **changes)
 
 
@@ -113,9 +111,7 @@ def test_the_node_starts_with_them(tmp_path: Path, model: RobotModel) -> None:
         processes["identifier"].wait_ready()
         boxes = []
         size = model.arm_prior.size
-        probe.listen(
-            Float64MultiArray, "bounds", lambda m: boxes.append(read_message(m, size)), LATCHED_INPUT
-        )
+        probe.listen(Float64MultiArray, "bounds", lambda m: boxes.append(read_message(m, size)), LATCHED_INPUT)
         probe.wait(lambda: bool(boxes), "the first box")
         assert boxes[0].box.identity == "0:1"
         np.testing.assert_array_equal(boxes[0].box.payload_upper, bounds.upper)

@@ -79,9 +79,7 @@ class Launched:
                 continue
             if group == self.process.pid and not dead:
                 for name in ("planner", "identifier", "controller", "plant"):
-                    if f"safe_sysid.nodes.{name}.node" in words or any(
-                        w.endswith(f"/{name}_node") for w in words
-                    ):
+                    if f"safe_sysid.nodes.{name}.node" in words or any(w.endswith(f"/{name}_node") for w in words):
                         found[name] = int(entry.name)
         return found
 
@@ -142,9 +140,7 @@ def test_a_planner_that_dies_is_started_again_and_the_arm_is_braked_meanwhile(tm
         (signal.SIGKILL, os.kill),
     ],
 )
-def test_whatever_ends_a_launch_in_motion_the_arm_is_braked_first(
-    tmp_path: Path, number: int, whom: Any
-) -> None:
+def test_whatever_ends_a_launch_in_motion_the_arm_is_braked_first(tmp_path: Path, number: int, whom: Any) -> None:
     """Ctrl-C in a terminal tells all; SIGTERM and SIGKILL end launch alone, and its nodes find out."""
     with launched(tmp_path) as launch:
         whom(launch.process.pid, number)

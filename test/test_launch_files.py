@@ -25,13 +25,7 @@ from hypothesis import strategies as st
 
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.robot.files.urdf import read_urdf
-from safe_sysid.robot.scenes.obstacles import (
-    SceneBox,
-    SceneCapsule,
-    SceneSphere,
-    SceneZonotope,
-    rotation_from_rpy,
-)
+from safe_sysid.robot.scenes.obstacles import SceneBox, SceneCapsule, SceneSphere, SceneZonotope, rotation_from_rpy
 from safe_sysid.robot.scenes.scene import Scene, load_scene
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -97,9 +91,7 @@ def test_a_locked_joint_becomes_a_fixed_one_where_it_is_locked(
     xyz, rpy, axis = (" ".join(map(repr, numbers[i : i + 3])) for i in (0, 3, 6))
     if np.linalg.norm(numbers[6:9]) < 1e-3:
         axis = "0 0 1"
-    made = hand(
-        tmp_path_factory.mktemp("hand"), {"finger_joint": position}, kind=kind, xyz=xyz, rpy=rpy, axis=axis
-    )
+    made = hand(tmp_path_factory.mktemp("hand"), {"finger_joint": position}, kind=kind, xyz=xyz, rpy=rpy, axis=axis)
     before = pin.buildModelFromXML(made.urdf.read_text())
     after = pin.buildModelFromXML(ET.tostring(arm_files.plain_urdf(made), encoding="unicode"))
     assert list(after.names)[1:] == ["shoulder"] == list(made.joint_names)
@@ -125,9 +117,9 @@ def test_other_programs_get_what_the_robot_file_declares(tmp_path: Path) -> None
     assert robot.find("gazebo") is None
     assert robot.find("joint/mimic") is None
     assert next(robot.iter("mesh")).get("filename") == (tmp_path / "finger.stl").as_uri()
-    untouched = next(
-        j for j in arm_files.plain_urdf(made).findall("joint") if j.get("name") == "shoulder"
-    ).find("dynamics")
+    untouched = next(j for j in arm_files.plain_urdf(made).findall("joint") if j.get("name") == "shoulder").find(
+        "dynamics"
+    )
     assert untouched is not None
     assert untouched.attrib == {"damping": "9"}, "a driver's own description says what it says"
 
@@ -222,9 +214,7 @@ def test_what_gazebo_cannot_simulate_is_named() -> None:
         | {f"joints.{name}.{key}": value for name in kinova.joint_names for key, value in joint.items()},
     )
     assert arm_files.gazebo_differences(without) == []
-    offset = arm_files.load_arm(
-        "kinova_gen3", {"joints.joint_3.offset": -0.5, "joints.joint_3.rotor_inertia": 0.0}
-    )
+    offset = arm_files.load_arm("kinova_gen3", {"joints.joint_3.offset": -0.5, "joints.joint_3.rotor_inertia": 0.0})
     assert any("joint_3: offset -0.5" in line for line in arm_files.gazebo_differences(offset))
 
 
@@ -332,16 +322,11 @@ def test_sdformat_takes_the_arm_with_all_its_mass(arm: arm_files.Arm, tmp_path: 
     for name in arm.joint_names:
         declared = arm.settings.joints[name]
         dynamics = {
-            key: float(joints[name].findtext(f"axis/dynamics/{key}") or "nan")
-            for key in ("damping", "friction")
+            key: float(joints[name].findtext(f"axis/dynamics/{key}") or "nan") for key in ("damping", "friction")
         }
-        assert dynamics == pytest.approx(
-            {"damping": declared.viscous, "friction": declared.coulomb}, rel=1e-5
-        )
+        assert dynamics == pytest.approx({"damping": declared.viscous, "friction": declared.coulomb}, rel=1e-5)
         if declared.torque is not None:
-            assert float(joints[name].findtext("axis/limit/effort") or "nan") == pytest.approx(
-                declared.torque
-            )
+            assert float(joints[name].findtext("axis/limit/effort") or "nan") == pytest.approx(declared.torque)
 
 
 def test_the_world_has_the_scene(tmp_path: Path) -> None:
@@ -368,9 +353,7 @@ def test_the_world_has_the_scene(tmp_path: Path) -> None:
     step = ET.fromstring(text).findtext("world/physics/max_step_size")
     assert float(step or 0.0) == arm_files.load_arm("kinova_gen3").settings.timing.period_s
     with pytest.raises(SafeSysIdError, match="zonotope"):
-        arm_files.gazebo_world(
-            Scene("z", (SceneZonotope(name="z", xyz=np.zeros(3), generators=0.1 * np.eye(3)),))
-        )
+        arm_files.gazebo_world(Scene("z", (SceneZonotope(name="z", xyz=np.zeros(3), generators=0.1 * np.eye(3)),)))
     for name, content in (("scene", text), ("six", arm_files.gazebo_world(load_scene("six_boxes")))):
         file = tmp_path / f"{name}.sdf"
         file.write_text(content)
@@ -394,9 +377,7 @@ def published() -> dict[str, tuple[str, str]]:
     """Topic -> (type, quality of service) of every publisher in the nodes' sources."""
     found = dict(ELSEWHERE)
     for file in (ROOT / "safe_sysid" / "nodes").rglob("*.py"):
-        for kind, topic, qos in re.findall(
-            r'create_publisher\(\s*(\w+),\s*"(\w+)",\s*(\w+)\s*\)', file.read_text()
-        ):
+        for kind, topic, qos in re.findall(r'create_publisher\(\s*(\w+),\s*"(\w+)",\s*(\w+)\s*\)', file.read_text()):
             found[topic] = (kind, qos)
     return found
 
@@ -424,14 +405,10 @@ def test_rviz_shows_the_markers_that_are_drawn_in_the_frame_that_they_have() -> 
     namespaces = set(re.findall(r'_marker\(\s*frame, "(\w+)"', source))
     (display,) = (
         d
-        for d in yaml.safe_load((ROOT / "rviz" / "safe_sysid.rviz").read_text())["Visualization Manager"][
-            "Displays"
-        ]
+        for d in yaml.safe_load((ROOT / "rviz" / "safe_sysid.rviz").read_text())["Visualization Manager"]["Displays"]
         if d["Class"] == "rviz_default_plugins/MarkerArray"
     )
-    assert set(display["Namespaces"]) == namespaces | {
-        "payload"
-    }  # in the tool frame: test_payload_markers.py
+    assert set(display["Namespaces"]) == namespaces | {"payload"}  # in the tool frame: test_payload_markers.py
     assert set(re.findall(r'frame: str = "(\w+)"', source)) == {arm_files.WORLD}
 
 
@@ -469,10 +446,7 @@ def reads(function: ast.AST) -> tuple[set[str], set[str]]:
 @pytest.mark.parametrize("name", LAUNCH_FILES)
 def test_a_launch_file_reads_only_arguments_that_it_declares(name: str) -> None:
     functions = {
-        node.name: node
-        for tree in trees().values()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef)
+        node.name: node for tree in trees().values() for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)
     }
     own = {node.name: node for node in trees()[name].body if isinstance(node, ast.FunctionDef)}
     assert "generate_launch_description" in own
@@ -489,16 +463,12 @@ def test_a_launch_file_reads_only_arguments_that_it_declares(name: str) -> None:
         open_calls |= calls
     known = set(declared(name))
     assert read <= known, f"read, not declared: {sorted(read - known)}"
-    unused = (
-        known - read - {"noise", "arm", "payload", "plans", "then_goal"}
-    )  # read in a loop over their names
+    unused = known - read - {"noise", "arm", "payload", "plans", "then_goal"}  # read in a loop over their names
     assert not unused, f"declared, never read: {sorted(unused)}"
 
 
 def test_the_arguments_of_the_docs_are_those_of_the_launch_files() -> None:
-    text = (
-        (ROOT / "docs" / "use" / "launch.md").read_text().partition("## Arguments")[2].partition("\n## ")[0]
-    )
+    text = (ROOT / "docs" / "use" / "launch.md").read_text().partition("## Arguments")[2].partition("\n## ")[0]
     table = dict(re.findall(r"^\| `(\w+)` \| ([^|]*) \|", text, re.MULTILINE))
     short = {name: name.removesuffix(".launch.py") for name in LAUNCH_FILES}
     for name in short:

@@ -49,14 +49,7 @@ class Commands:
 
     def run(self) -> Commands:
         with contextlib.suppress(EOFError):
-            watch(
-                self.state,
-                self.turn,
-                self.act,
-                lambda: self.now >= self.end,
-                self.said.append,
-                lambda: self.now,
-            )
+            watch(self.state, self.turn, self.act, lambda: self.now >= self.end, self.said.append, lambda: self.now)
         return self
 
 
@@ -171,11 +164,7 @@ def test_the_arm_is_the_one_that_the_nodes_will_have(tmp_path: Path, body: str) 
     arm = declarations.declared_arm("kinova_gen3", file_of(tmp_path, body), "/left")
     assert arm.settings.driver.command_timeout_s == 0.3
     locked = "/**:\n  ros__parameters: {robot_settings.mounting.xyz: [0.0, 0.0, 1.5]}\n"
-    assert list(declarations.declared_arm("three_joint", file_of(tmp_path, locked)).mounting[0]) == [
-        0,
-        0,
-        1.5,
-    ]
+    assert list(declarations.declared_arm("three_joint", file_of(tmp_path, locked)).mounting[0]) == [0, 0, 1.5]
     assert declarations.declared_arm("kinova_gen3").settings.driver.command_timeout_s == 0.02
 
 
@@ -227,7 +216,5 @@ def test_an_unknown_timeout_is_one_that_real_time_refuses() -> None:
     from safe_sysid.robot import load_robot
     from safe_sysid.robot.overrides import overrides_of
 
-    given_settings = {
-        key.removeprefix("robot_settings."): v for key, v in declarations.UNKNOWN_TIMEOUT.items()
-    }
+    given_settings = {key.removeprefix("robot_settings."): v for key, v in declarations.UNKNOWN_TIMEOUT.items()}
     assert load_robot("kinova_gen3", **overrides_of(given_settings)).settings.driver.command_timeout_s is None

@@ -93,9 +93,7 @@ def test_a_step_keeps_no_memory(model: RobotModel, gains: ControllerGains, name:
 
 
 @pytest.mark.parametrize("name", LAWS)
-def test_every_law_holds_a_heavy_payload_in_closed_loop(
-    model: RobotModel, gains: ControllerGains, name: str
-) -> None:
+def test_every_law_holds_a_heavy_payload_in_closed_loop(model: RobotModel, gains: ControllerGains, name: str) -> None:
     """From rest with the prior's middle as nominal, 20 N m of gravity wrong: no law may let go of the arm."""
     theta, box = truth(model), model.arm_prior
     law = make_law(name, model, gains)
@@ -191,9 +189,7 @@ def test_impedance_answers_external_torque_as_mass_spring_damper(model: RobotMod
     """Hybrid paper, eq. 22: M (qdd - qdd_d) + B (qd - qd_d) + K (q - q_d) = tau_ext, the world pushing for real."""
     rng, theta = np.random.default_rng(seed), truth(model, seed)
     mass, stiffness = rng.uniform(0.5, 20.0, model.n), rng.uniform(10, 400, model.n)
-    law = ImpedanceLaw(
-        model, ImpedanceSettings(inertia=tuple(mass), stiffness=tuple(stiffness), damping_ratio=0.8)
-    )
+    law = ImpedanceLaw(model, ImpedanceSettings(inertia=tuple(mass), stiffness=tuple(stiffness), damping_ratio=0.8))
     q, qd = rng.uniform(-2, 2, (2, model.n))
     reference, external = rng.uniform(-2, 2, (3, model.n)), rng.uniform(-10, 10, model.n)
     law.reset(0.0, q, qd)

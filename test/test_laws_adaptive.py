@@ -11,11 +11,7 @@ from safe_sysid.control.law import ControlLaw, ModelInUse
 from safe_sysid.control.laws.adaptive_robust import AdaptiveRobustLaw
 from safe_sysid.control.laws.inverse_dynamics import ComputedTorqueLaw
 from safe_sysid.control.laws.passivity_adaptive import PassivityAdaptiveLaw
-from safe_sysid.control.settings import (
-    AdaptiveRobustSettings,
-    ComputedTorqueSettings,
-    PassivityAdaptiveSettings,
-)
+from safe_sysid.control.settings import AdaptiveRobustSettings, ComputedTorqueSettings, PassivityAdaptiveSettings
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
@@ -41,9 +37,7 @@ def exciting(model: RobotModel, t: float) -> np.ndarray:
     ])  # fmt: skip
 
 
-def follow(
-    model: RobotModel, law: ControlLaw, theta: np.ndarray, use: ModelInUse, seconds: float
-) -> np.ndarray:
+def follow(model: RobotModel, law: ControlLaw, theta: np.ndarray, use: ModelInUse, seconds: float) -> np.ndarray:
     """Position errors (N, n), the arm starting where the reference does."""
     arm, errors = RigidArm(model, theta, exciting(model, 0.0)[0], substeps=1), []
     law.reset(0.0, arm.q, arm.qd)
@@ -56,9 +50,7 @@ def follow(
 
 @settings(max_examples=40)
 @given(st.integers(0, 2**32 - 1))
-def test_estimate_stays_in_any_box_and_no_update_moves_away_from_any_truth(
-    model: RobotModel, seed: int
-) -> None:
+def test_estimate_stays_in_any_box_and_no_update_moves_away_from_any_truth(model: RobotModel, seed: int) -> None:
     r"""With P = |estimate - theta|^2 in Gamma^-1: P+ - P <= 2 dt r^T W (estimate - theta) + dt^2 |W^T r|^2 in Gamma.
 
     The first term cancels against that of r^T H r / 2, which is the theorem; only projections in that metric keep it.
@@ -69,13 +61,7 @@ def test_estimate_stays_in_any_box_and_no_update_moves_away_from_any_truth(
     free = law.adaptation > 0.0
     stamp = 0.0
     law.reset(stamp, np.zeros(model.n), np.zeros(model.n))
-    law.step(
-        stamp,
-        np.zeros(model.n),
-        np.zeros(model.n),
-        np.zeros((3, model.n)),
-        ModelInUse(box.mid, box.mid, box.rad),
-    )
+    law.step(stamp, np.zeros(model.n), np.zeros(model.n), np.zeros((3, model.n)), ModelInUse(box.mid, box.mid, box.rad))
     for _ in range(20):
         # A nested box, as identification publishes them; the truth at one of its corners.
         share = rng.choice([0.0, 0.1, 0.4], (2, box.size))
@@ -91,11 +77,7 @@ def test_estimate_stays_in_any_box_and_no_update_moves_away_from_any_truth(
         e, de = reference[0] - q, reference[1] - qd
         r = de + law.K_r * e
         w_s = dynamics_of(model.kinematics).slotine_li_regressor(
-            q,
-            qd,
-            reference[1] + law.K_r * e,
-            reference[2] + law.K_r * de,
-            model.friction_transition_velocity,
+            q, qd, reference[1] + law.K_r * e, reference[2] + law.K_r * de, model.friction_transition_velocity
         )
         slope = (r @ w_s)[free]
         scale = law.adaptation[free]
@@ -125,9 +107,7 @@ def test_unknown_rates_and_gaps_do_not_throw_the_estimate(model: RobotModel) -> 
     np.testing.assert_array_equal(*steps)
     law.reset(0.0, q, z)
     law.step(0.0, q, z, reference, use)
-    np.testing.assert_array_equal(
-        law.estimate, np.clip(model.theta_nominal, box.mid - box.rad, box.mid + box.rad)
-    )
+    np.testing.assert_array_equal(law.estimate, np.clip(model.theta_nominal, box.mid - box.rad, box.mid + box.rad))
 
 
 def test_lyapunov_function_falls_and_excitation_brings_the_torque_to_the_truth(model: RobotModel) -> None:
@@ -158,11 +138,7 @@ def test_lyapunov_function_falls_and_excitation_brings_the_torque_to_the_truth(m
 
     assert wrong(law.estimate) < 0.25 * wrong(box.mid)
     frozen = follow(
-        model,
-        PassivityAdaptiveLaw(model, PassivityAdaptiveSettings(K_r=3.0, decay=20.0, rate=1e-9)),
-        theta,
-        use,
-        2.0,
+        model, PassivityAdaptiveLaw(model, PassivityAdaptiveSettings(K_r=3.0, decay=20.0, rate=1e-9)), theta, use, 2.0
     )
     moved = follow(model, law, theta, use, 2.0)
     assert np.abs(moved[1000:]).max() < 0.15 * np.abs(frozen[1000:]).max()
@@ -175,9 +151,7 @@ def test_adaptive_robust_metric_is_lyapunovs() -> None:
         p = 0.5 * k_v
         matrix = np.array([[k_p + p * k_v, p], [p, 1.0]])
         a = np.array([[0.0, 1.0], [-k_p, -k_v]])
-        np.testing.assert_allclose(
-            a.T @ matrix + matrix @ a, -np.diag([2 * p * k_p, 2 * (k_v - p)]), atol=1e-9
-        )
+        np.testing.assert_allclose(a.T @ matrix + matrix @ a, -np.diag([2 * p * k_p, 2 * (k_v - p)]), atol=1e-9)
         assert np.all(np.linalg.eigvalsh(matrix) > 0.0)
         assert k_v - p > 0.0
 

@@ -48,19 +48,13 @@ def slotine_li(
     """W_s and r."""
     e, de = ref[0] - q, ref[1] - qd
     w_s = dynamics_of(model.kinematics).slotine_li_regressor(
-        q,
-        qd,
-        ref[1] + law.K_r * e,
-        ref[2] + law.K_r * de,
-        model.friction_transition_velocity,
+        q, qd, ref[1] + law.K_r * e, ref[2] + law.K_r * de, model.friction_transition_velocity
     )
     return w_s, de + law.K_r * e
 
 
 def inertia(model: RobotModel, q: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    return np.stack(
-        [dynamics_of(model.kinematics).momentum_regressor(q, unit) @ theta for unit in np.eye(model.n)]
-    )
+    return np.stack([dynamics_of(model.kinematics).momentum_regressor(q, unit) @ theta for unit in np.eye(model.n)])
 
 
 def test_disturbance_and_energy_dominate_every_corner(model: RobotModel, law: ArmourLaw) -> None:
@@ -117,9 +111,7 @@ def test_barrier_condition_holds_for_the_worst_parameters(model: RobotModel, nor
     assert 20 < active < 200  # both branches of the law were tried
 
 
-def test_barrier_condition_is_met_with_equality_where_nothing_is_lost(
-    model: RobotModel, law: ArmourLaw
-) -> None:
+def test_barrier_condition_is_met_with_equality_where_nothing_is_lost(model: RobotModel, law: ArmourLaw) -> None:
     """One uncertain offset, r along its joint: the norm is exact, and the law asks for no more than it must."""
     rng, n, active = np.random.default_rng(5), model.n, 0
     for k in range(40):
@@ -162,16 +154,7 @@ def test_without_norm_no_joint_pays_more_than_half_of_norm_and_row(model: RobotM
         e, de = ref[0] - q, ref[1] - qd
         qd_a, qdd_a = ref[1] + law.K_r * e, ref[2] + law.K_r * de
         interval_newton_euler(
-            model.kinematics.packed,
-            q,
-            qd,
-            qd_a,
-            qdd_a,
-            qd_a,
-            model.friction_transition_velocity,
-            True,
-            pairs,
-            bounds,
+            model.kinematics.packed, q, qd, qd_a, qdd_a, qd_a, model.friction_transition_velocity, True, pairs, bounds
         )
         w = np.maximum(bounds[:, 1] - w_s @ box.mid, w_s @ box.mid - bounds[:, 0])
         assert np.all(inputs[0] <= np.linalg.norm(w) + 1e-9)

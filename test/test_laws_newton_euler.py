@@ -115,10 +115,7 @@ def test_sums_and_products_are_rounded_outward(seed: int) -> None:
         sign = max(Fraction(-1), min(Fraction(1), Fraction(v) / Fraction(TRANSITION)))
         factors = (sign, Fraction(v), Fraction(float(motion[3][j])), Fraction(1))
         ends = [
-            (
-                factor * Fraction(float(lower[10 * n + k * n + j])),
-                factor * Fraction(float(upper[10 * n + k * n + j])),
-            )
+            (factor * Fraction(float(lower[10 * n + k * n + j])), factor * Fraction(float(upper[10 * n + k * n + j])))
             for k, factor in enumerate(factors)
         ]
         low, high = sum(min(end) for end in ends), sum(max(end) for end in ends)

@@ -43,9 +43,7 @@ def test_every_parameter_is_in_one_place_and_is_found_again(n: int) -> None:
     joints = tuple("abcdefghi"[:n])
     for p, name in enumerate(layout.names(joints)):
         j, which = layout.locate(p)
-        assert (
-            index[slices[j] if isinstance(which, int) else getattr(layout, which.key)].tolist().count(p) == 1
-        )
+        assert index[slices[j] if isinstance(which, int) else getattr(layout, which.key)].tolist().count(p) == 1
         assert name.startswith(joints[j] + ".")
         if not isinstance(which, int):
             assert name.endswith(which.symbol)

@@ -23,21 +23,14 @@ TRANSITION = 0.02
 Arrays = dict[str, np.ndarray]
 
 
-def written(
-    path: Path, seed: int = 0, seconds: float = 60.0, change: Callable[[Arrays], object] = len
-) -> Path:
+def written(path: Path, seed: int = 0, seconds: float = 60.0, change: Callable[[Arrays], object] = len) -> Path:
     """A log of the three-joint arm with its own friction, noise, and velocities measured."""
     model, rng = load_robot("three_joint"), np.random.default_rng(seed)
     t = np.arange(0.0, seconds, 1.0 / RATE)
-    size, wave, phase = (
-        rng.uniform(0.3, 0.8, (4, 3)),
-        rng.uniform(0.4, 2.0, (4, 3)),
-        rng.uniform(0.0, 6.0, (4, 3)),
-    )
+    size, wave, phase = (rng.uniform(0.3, 0.8, (4, 3)), rng.uniform(0.4, 2.0, (4, 3)), rng.uniform(0.0, 6.0, (4, 3)))
     angle = wave * t[:, None, None] + phase
     q, qd, qdd = (
-        x.sum(axis=1)
-        for x in (size * np.sin(angle), size * wave * np.cos(angle), -size * wave**2 * np.sin(angle))
+        x.sum(axis=1) for x in (size * np.sin(angle), size * wave * np.cos(angle), -size * wave**2 * np.sin(angle))
     )
     theta = np.array(model.theta_nominal)
     theta[model.layout.viscous] = theta[model.layout.offset] = 0.0
@@ -55,12 +48,7 @@ def learn(*arguments: object) -> int:
 def test_from_logs_to_a_rigid_arm_without_torch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     logs = [written(tmp_path / f"{k}.npz", k) for k in range(2)]
     out = tmp_path / "out"
-    assert (
-        learn(
-            *logs, "--model", "rbd_sign", "--optimization", "2s", "--out", out, "--json", tmp_path / "r.json"
-        )
-        == 0
-    )
+    assert learn(*logs, "--model", "rbd_sign", "--optimization", "2s", "--out", out, "--json", tmp_path / "r.json") == 0
     assert str(out / "model.npz") in capsys.readouterr().out.replace("\n", "")
     result = json.loads((out / "result.json").read_text())
     assert result == json.loads((tmp_path / "r.json").read_text())
@@ -80,9 +68,7 @@ def test_from_logs_to_a_rigid_arm_without_torch(tmp_path: Path, capsys: pytest.C
     assert len(motion) == pytest.approx(0.7 * 60.0 * RATE, abs=10)
     kept = dict(np.load(logs[0]))
     first = int(np.argmin(np.abs(kept["q"] - motion.q[0]).sum(axis=1)))
-    np.testing.assert_array_equal(
-        kept["effort"][first : first + len(motion)], motion.tau
-    )  # nothing is filtered
+    np.testing.assert_array_equal(kept["effort"][first : first + len(motion)], motion.tau)  # nothing is filtered
 
 
 def test_logs_that_cannot_be_used_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

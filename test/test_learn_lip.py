@@ -129,9 +129,7 @@ def test_logs_that_teach_nothing_are_named(
 
 
 @pytest.mark.parametrize("joints", ["shoulder,shoulder", "shoulder,elbow:bends", "shoulder,"])
-def test_joints_that_make_no_arm_are_refused(
-    joints: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_joints_that_make_no_arm_are_refused(joints: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = written(tmp_path / "log.npz")
     assert main(["learn", "lip", str(log), "--joints", joints]) == 2
     assert "--joints" in capsys.readouterr().err

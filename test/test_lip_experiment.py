@@ -112,9 +112,7 @@ def test_the_exponential_lagrangian_is_its_definition_and_its_gradients_those_of
     found = kernel.matrix(log, x).reshape(4, n, 4, n)
     with mpmath.workdps(100):
         for (r, j), a, b in product(((0, 1), (2, 2)), range(n), range(n)):
-            one, other = (
-                lagrange(c, *(exact(m[k]) for m in (x.q, x.qd, x.qdd))) for c, k in ((a, r), (b, j))
-            )
+            one, other = (lagrange(c, *(exact(m[k]) for m in (x.q, x.qd, x.qdd))) for c, k in ((a, r), (b, j)))
             wanted = float(sum(u * w * lagrangian(p, q) for (u, p), (w, q) in product(one, other)))
             assert found[r, a, j, b] == pytest.approx(wanted, rel=1e-9, abs=1e-12)
 
@@ -225,19 +223,7 @@ def test_stand_ins_are_learned_and_drawn(tmp_path: Path) -> None:
     out = tmp_path / "8"
     words = ["experiment", "lip", "--epochs", "15", "--jobs", "1", "--figure"]
     assert (
-        main(
-            [
-                *words,
-                "8",
-                "--methods",
-                "LIP,ID,SP",
-                "--out",
-                str(out),
-                "--json",
-                str(out.with_suffix(".json")),
-            ]
-        )
-        == 0
+        main([*words, "8", "--methods", "LIP,ID,SP", "--out", str(out), "--json", str(out.with_suffix(".json"))]) == 0
     )
     rows = json.loads(out.with_suffix(".json").read_text())["rows"]
     assert [row["method"] for row in rows] == ["LIP", "ID", "SP"]

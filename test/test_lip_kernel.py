@@ -9,12 +9,7 @@ import numpy as np
 import pytest
 
 from safe_sysid.errors import ParameterError
-from safe_sysid.learning.gaussian_process.kernels import (
-    LagrangianPart,
-    LinearPart,
-    SumKernel,
-    lip_kernel,
-)
+from safe_sysid.learning.gaussian_process.kernels import LagrangianPart, LinearPart, SumKernel, lip_kernel
 from safe_sysid.learning.gaussian_process.lagrangian_kernel import fill_torques
 from safe_sysid.learning.gaussian_process.motions import Motions
 
@@ -102,14 +97,7 @@ def case(seed, slides, samples):
     return part, rng.normal(size=part.count) * 0.5, Motions(*rng.uniform(-2.0, 2.0, (3, samples, n)), slides)
 
 
-ARMS = [
-    [False],
-    [True],
-    [False, True],
-    [True, True, False],
-    [False, False, True, False],
-    [False] * 7,
-]
+ARMS = [[False], [True], [False, True], [True, True, False], [False, False, True, False], [False] * 7]
 
 
 @pytest.mark.parametrize("slides", ARMS)

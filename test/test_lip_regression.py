@@ -94,11 +94,7 @@ def test_energies_mass_matrix_and_gravity_need_no_labels():
 def test_prediction_and_covariance_are_the_textbooks():
     rng = np.random.default_rng(4)
     slides = [False, True]
-    kernel, x, far = (
-        lip_kernel(2, friction=True, residual=True),
-        drawn(rng, 8, slides),
-        drawn(rng, 70, slides),
-    )
+    kernel, x, far = (lip_kernel(2, friction=True, residual=True), drawn(rng, 8, slides), drawn(rng, 70, slides))
     log, noise, torque = 0.3 * rng.normal(size=kernel.count), np.log([0.3, 0.2]), rng.normal(size=(8, 2))
     process = TorqueProcess(kernel, log, noise, x, torque)
     c = kernel.matrix(log, x, x) + np.diag(np.tile(np.exp(noise), 8))
@@ -214,14 +210,10 @@ def test_covariances_without_a_factor_get_jitter_or_are_refused():
 def test_duplicate_samples_and_constant_columns_are_no_obstacle():
     model, slides, x, torque, _ = learned()
     twice = x[np.r_[0:20, 0:20]]
-    process = train(
-        lip_kernel(3, residual=True), twice, torque[np.r_[0:20, 0:20]], Training(epochs=3, batch=40)
-    )
+    process = train(lip_kernel(3, residual=True), twice, torque[np.r_[0:20, 0:20]], Training(epochs=3, batch=40))
     assert np.all(np.isfinite(process.predict(x)))
     still = Motions(x.q[:20], np.zeros((20, 3)), np.zeros((20, 3)), slides)
-    process = train(
-        lip_kernel(3, friction=True, residual=True), still, torque_of(model, still), Training(epochs=3)
-    )
+    process = train(lip_kernel(3, friction=True, residual=True), still, torque_of(model, still), Training(epochs=3))
     assert np.all(np.isfinite(process.covariance(still)))
 
 
@@ -232,9 +224,7 @@ def test_an_informative_subset_says_nearly_what_all_say():
     far = drawn(np.random.default_rng(11), 50, slides)
 
     def spread(some):
-        made = TorqueProcess(
-            process.kernel, process.log, process.log_noise, x[some], torque[some], process.units
-        )
+        made = TorqueProcess(process.kernel, process.log, process.log_noise, x[some], torque[some], process.units)
         return np.mean(np.einsum("rjj->rj", made.covariance(far)))
 
     assert spread(few) < spread(np.arange(45))
@@ -267,6 +257,4 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ParameterError, match="no sample"):
         TorqueProcess(kernel, log, [0.0], x[:0], np.zeros((0, 1)))
     with pytest.raises(ParameterError, match="no energies"):
-        TorqueProcess(
-            SumKernel((LinearPart(friction_features, 2),)), [0.0, 0.0], [0.0], x, [[1.0], [2.0]]
-        ).energies(x)
+        TorqueProcess(SumKernel((LinearPart(friction_features, 2),)), [0.0, 0.0], [0.0], x, [[1.0], [2.0]]).energies(x)

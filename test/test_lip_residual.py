@@ -30,9 +30,7 @@ def process(residual: bool = True) -> TorqueProcess:
     rng, n = np.random.default_rng(0), len(SLIDES)
     x, kernel = drawn(rng, 37, SLIDES), lip_kernel(n, friction=True, residual=residual)
     log = kernel.start(x) + 0.2 * rng.normal(size=kernel.count)
-    return TorqueProcess(
-        kernel, log, rng.uniform(-5.0, -3.0, n), x, rng.normal(size=(37, n)), Units(3.0, 0.5)
-    )
+    return TorqueProcess(kernel, log, rng.uniform(-5.0, -3.0, n), x, rng.normal(size=(37, n)), Units(3.0, 0.5))
 
 
 @pytest.mark.parametrize("residual", [False, True])
@@ -46,9 +44,7 @@ def test_compiled_predictions_are_those_of_the_process(residual: bool) -> None:
     )
     expected = whole.predict(far)
     assert np.abs(torque - expected).max() < 1e-12 * np.abs(expected).max()
-    few = TorqueProcess(
-        whole.kernel, whole.log, whole.log_noise, whole.x[subset], whole.torque[subset], whole.units
-    )
+    few = TorqueProcess(whole.kernel, whole.log, whole.log_noise, whole.x[subset], whole.torque[subset], whole.units)
     of_few, of_all = (np.sqrt(np.einsum("rjj->rj", p.covariance(far))) for p in (few, whole))
     assert np.allclose(deviation, of_few, rtol=1e-9)
     assert np.all(deviation >= of_all * (1.0 - 1e-9))

@@ -30,9 +30,7 @@ def pinocchio_state(model: pin.Model, q: np.ndarray) -> np.ndarray:
     for j in range(1, model.njoints):
         joint = model.joints[j]
         angle = q[joint.idx_v]
-        full[joint.idx_q : joint.idx_q + joint.nq] = (
-            [angle] if joint.nq == 1 else [np.cos(angle), np.sin(angle)]
-        )
+        full[joint.idx_q : joint.idx_q + joint.nq] = [angle] if joint.nq == 1 else [np.cos(angle), np.sin(angle)]
     return full
 
 
@@ -45,9 +43,7 @@ def test_random_arm_has_the_dynamics_and_kinematics_of_its_urdf(tmp_path, seed, 
     rng = np.random.default_rng(seed)
     urdf, config = random_arm(rng, n)
     arm = load_robot(write_arm(tmp_path, urdf, config))
-    oracle = pin.buildModelFromUrdf(
-        str(tmp_path / "arm.urdf")
-    )  # the untouched file, its own limits and joint types
+    oracle = pin.buildModelFromUrdf(str(tmp_path / "arm.urdf"))  # the untouched file, its own limits and joint types
     data = oracle.createData()
     assert arm.joint_names == tuple(oracle.names)[1:]
     friction = np.array(
@@ -68,9 +64,7 @@ def test_random_arm_has_the_dynamics_and_kinematics_of_its_urdf(tmp_path, seed, 
             np.testing.assert_allclose(rotations[j], data.oMi[j + 1].rotation, atol=1e-12)
             np.testing.assert_allclose(positions[j], data.oMi[j + 1].translation, atol=1e-12)
         tool = data.oMf[oracle.getFrameId(config["tool_frame"])]
-        np.testing.assert_allclose(
-            positions[-1] + rotations[-1] @ arm.flange[1], tool.translation, atol=1e-12
-        )
+        np.testing.assert_allclose(positions[-1] + rotations[-1] @ arm.flange[1], tool.translation, atol=1e-12)
         np.testing.assert_allclose(rotations[-1] @ arm.flange[0], tool.rotation, atol=1e-12)
 
 
@@ -102,15 +96,11 @@ def test_arm_prior_is_relative_plus_floor_and_never_negative_where_physics_forbi
 
 
 def test_a_prior_without_uncertainty_is_a_point():
-    floor = dict.fromkeys(
-        ("mass", "first_moment", "inertia", "coulomb", "viscous", "rotor_inertia", "offset"), 0.0
-    )
+    floor = dict.fromkeys(("mass", "first_moment", "inertia", "coulomb", "viscous", "rotor_inertia", "offset"), 0.0)
     arm = load_robot("kinova_gen3", uncertainty={"relative": 0.0, "floor": floor})
     arm_part = np.r_[0:60, 70:98]
     np.testing.assert_allclose(arm.arm_prior.rad[arm_part], 0.0, atol=1e-13)
-    assert arm.arm_prior.contains(
-        np.r_[arm.theta_nominal[:60], arm.arm_prior.mid[60:70], arm.theta_nominal[70:]]
-    )
+    assert arm.arm_prior.contains(np.r_[arm.theta_nominal[:60], arm.arm_prior.mid[60:70], arm.theta_nominal[70:]])
     assert not arm.arm_prior.upper[70:77].any()  # no Coulomb friction is exactly none
 
 
@@ -118,9 +108,7 @@ def test_kinova_agrees_with_mujoco_reading_the_same_urdf():
     mujoco = pytest.importorskip("mujoco")
     arm = load_robot("kinova_gen3")
     text = resource_path("urdf/kinova_gen3.urdf").read_text(encoding="utf-8")
-    option = (
-        '<mujoco><compiler fusestatic="true" discardvisual="true" balanceinertia="false"/></mujoco></robot>'
-    )
+    option = '<mujoco><compiler fusestatic="true" discardvisual="true" balanceinertia="false"/></mujoco></robot>'
     oracle = mujoco.MjModel.from_xml_string(text.replace("</robot>", option))
     oracle.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONTACT | mujoco.mjtDisableBit.mjDSBL_LIMIT
     data = mujoco.MjData(oracle)
@@ -131,9 +119,7 @@ def test_kinova_agrees_with_mujoco_reading_the_same_urdf():
         data.qpos[:], data.qvel[:], data.qacc[:] = q, qd, qdd = rng.normal(size=(3, 7))
         mujoco.mj_inverse(oracle, data)
         ours = dynamics_of(arm.kinematics).torque_regressor(q, qd, qdd, 0.0) @ theta
-        np.testing.assert_allclose(
-            ours, data.qfrc_inverse, atol=2e-5
-        )  # MuJoCo stores principal axes, rpy rounded
+        np.testing.assert_allclose(ours, data.qfrc_inverse, atol=2e-5)  # MuJoCo stores principal axes, rpy rounded
 
 
 def test_kinova_has_the_published_numbers():
@@ -186,9 +172,7 @@ def test_loading_is_quick():
 def test_importing_the_room_needs_neither_ros_nor_simulator_nor_plots():
     code = "import sys, safe_sysid.robot; print([m for m in ('rclpy', 'mujoco', 'matplotlib') if m in sys.modules])"
     root = Path(__file__).parents[1]
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=root, check=True
-    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root, check=True)
     assert result.stdout.strip() == "[]"
 
 

@@ -27,9 +27,7 @@ NUMBER_KEYS = [
 
 
 @pytest.mark.parametrize("key", NUMBER_KEYS)
-@pytest.mark.parametrize(
-    "value", [float("nan"), float("inf"), -float("inf"), "many", "1.0", None, True, {}, 10**400]
-)
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), "many", "1.0", None, True, {}, 10**400])
 def test_what_is_not_a_finite_number_is_refused_by_name(key, value):
     if value is None and key in ("joints.joint_3.velocity", "joints.joint_3.torque"):
         return  # None means: take the URDF's
@@ -115,9 +113,7 @@ OPTIONAL = re.compile(
 )
 
 
-@pytest.mark.parametrize(
-    "path", [".".join(p) for p in _paths(read_yaml(resource_path("config/kinova_gen3.yaml")))]
-)
+@pytest.mark.parametrize("path", [".".join(p) for p in _paths(read_yaml(resource_path("config/kinova_gen3.yaml")))])
 def test_every_required_key_is_missed_by_name(tmp_path, path):
     data = copy.deepcopy(read_yaml(resource_path("config/kinova_gen3.yaml")))
     data["urdf"] = str(resource_path("urdf/kinova_gen3.urdf")) if path != "urdf" else data["urdf"]

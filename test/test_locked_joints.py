@@ -24,13 +24,7 @@ JOINTS = (
     ("lift", "prismatic", "upper", "carriage", ""),
     ("elbow", "continuous", "carriage", "lower", ""),
     ("finger", "prismatic", "lower", "left", ""),
-    (
-        "other finger",
-        "prismatic",
-        "lower",
-        "right",
-        '<mimic joint="finger" multiplier="-0.5" offset="0.01"/>',
-    ),
+    ("other finger", "prismatic", "lower", "right", '<mimic joint="finger" multiplier="-0.5" offset="0.01"/>'),
     ("tip", "revolute", "right", "end", '<mimic joint="other finger"/>'),
     ("lamp", "revolute", "upper", "shade", ""),
 )
@@ -52,9 +46,7 @@ def write_gripper_arm(folder: Path, **settings: object) -> Path:
             f'<joint name="{name}" type="{kind}"><parent link="{parent}"/><child link="{child}"/>'
             f'{random_origin(rng)}<axis xyz="{numbers(rng.normal(size=3))}"/>{limit}{more}</joint>'
         )
-    (folder / "arm.urdf").write_text(
-        f'<robot name="gripper">{"".join(links + joints)}</robot>', encoding="utf-8"
-    )
+    (folder / "arm.urdf").write_text(f'<robot name="gripper">{"".join(links + joints)}</robot>', encoding="utf-8")
     config = read_yaml(resource_path("config/kinova_gen3.yaml"))
     entry = {"rotor_inertia": 2.0, "viscous": 1.0, "coulomb": 0.1, "offset": 0.0}
     config |= {
@@ -186,9 +178,7 @@ def test_a_joint_of_the_arm_may_not_follow_another(tmp_path):
 def test_followers_in_a_ring_are_refused(tmp_path):
     file = write_gripper_arm(tmp_path)
     urdf = file.parent / "arm.urdf"
-    urdf.write_text(
-        urdf.read_text().replace('<mimic joint="finger" multiplier', '<mimic joint="tip" multiplier')
-    )
+    urdf.write_text(urdf.read_text().replace('<mimic joint="finger" multiplier', '<mimic joint="tip" multiplier'))
     with pytest.raises(ModelError, match="mimics"):
         load_robot(file)
 
@@ -208,10 +198,7 @@ def test_mounting_places_everything_in_the_world(tmp_path):
     np.testing.assert_array_equal(mounted.theta_nominal, level.theta_nominal)
     tilted = load_robot(write_gripper_arm(tmp_path, gravity=(turn.T @ [0.0, 0.0, -9.81]).tolist()))
     qd, qdd = np.array([[0.5, -0.4], [1.0, 2.0]])
-    a, b = (
-        dynamics_of(arm.kinematics).torque_regressor(q, qd, qdd) @ arm.theta_nominal
-        for arm in (mounted, tilted)
-    )
+    a, b = (dynamics_of(arm.kinematics).torque_regressor(q, qd, qdd) @ arm.theta_nominal for arm in (mounted, tilted))
     np.testing.assert_allclose(a, b, atol=1e-11)
 
 

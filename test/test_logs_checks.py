@@ -71,9 +71,7 @@ def test_errors_that_are_declared_are_never_called_an_error_of_the_log(dq, dv, p
         "random": rng.choice([-1.0, 1.0], (2000, 7)),
         "alternating": np.where(np.arange(2000)[:, None] % 40 < 20, 1.0, -1.0) * np.ones(7),
         "against": -np.sign(m.qd),
-        "slower": -np.clip(
-            m.qd / max(dv, 1e-9), -1.0, 1.0
-        ),  # as if the velocity were zero, where that is allowed
+        "slower": -np.clip(m.qd / max(dv, 1e-9), -1.0, 1.0),  # as if the velocity were zero, where that is allowed
     }[pattern]
     errors = dataclasses.replace(MeasurementErrors.from_model(robot()), position=dq, velocity=dv)
     found = findings(changed(m, q=m.q + dq * sign, qd=m.qd + dv * sign), errors)
@@ -276,9 +274,7 @@ def test_whatever_the_numbers_are_the_checks_answer(seed, count, scale, mess):
     log, model = Log(JOINTS, Measurements(stamps, q, qd, effort)), robot()
     errors = MeasurementErrors.from_model(model)
     found = check_log(log, model, errors)
-    found += check_states(log, model, errors) + check_efforts(
-        log, model, errors
-    )  # even where errors come before
+    found += check_states(log, model, errors) + check_efforts(log, model, errors)  # even where errors come before
     assert all(f.level in ("error", "warning") and f.text and "\n" not in f.text for f in found)
 
 

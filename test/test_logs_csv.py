@@ -26,17 +26,13 @@ STYLES = {
     "short_brackets": lambda w, j, i: f"{SHORT[w]}[{i}]",
     "ur": lambda w, j, i: f"actual_{ {'position': 'q', 'velocity': 'qd', 'effort': 'torque'}[w] }_{i}",
     "rostopic": lambda w, j, i: f"field.{w}{i}",
-    "units": lambda w, j, i: (
-        f"{w.upper()} {j} [{ {'position': 'rad', 'velocity': 'rad/s', 'effort': 'Nm'}[w] }]"
-    ),
+    "units": lambda w, j, i: f"{w.upper()} {j} [{ {'position': 'rad', 'velocity': 'rad/s', 'effort': 'Nm'}[w] }]",
     "q_dot": lambda w, j, i: f"{ {'position': 'q', 'velocity': 'q_dot', 'effort': 'tau'}[w] }_{i}",
 }
 
 
 def exact(log, m):
-    return all(
-        np.array_equal(getattr(log.measurements, k), getattr(m, k)) for k in ("stamps", "q", "qd", "effort")
-    )
+    return all(np.array_equal(getattr(log.measurements, k), getattr(m, k)) for k in ("stamps", "q", "qd", "effort"))
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -125,21 +121,15 @@ def test_degrees_by_name_and_by_option(tmp_path):
 
 def test_explicit_columns_and_mapping_file_say_the_same(tmp_path):
     m = random_measurements(np.random.default_rng(0))
-    columns = csv_columns(
-        m, lambda w, j, i: f"{'abc'[('position', 'velocity', 'effort').index(w)]}{'xyzuvwr'[i]}"
-    )
+    columns = csv_columns(m, lambda w, j, i: f"{'abc'[('position', 'velocity', 'effort').index(w)]}{'xyzuvwr'[i]}")
     write_csv(tmp_path / "a.csv", m.stamps, columns)
     explicit = {
-        f"{j}.{w}": f"{c}{'xyzuvwr'[i]}"
-        for i, j in enumerate(JOINTS)
-        for w, c in zip(SHORT, "abc", strict=True)
+        f"{j}.{w}": f"{c}{'xyzuvwr'[i]}" for i, j in enumerate(JOINTS) for w, c in zip(SHORT, "abc", strict=True)
     }
     assert exact(read_csv(tmp_path / "a.csv", JOINTS, explicit), m)
     lines = ["time: time", "joints:"]
     for i, j in enumerate(JOINTS):
-        lines.append(
-            f"  {j}: {{position: a{'xyzuvwr'[i]}, velocity: b{'xyzuvwr'[i]}, effort: c{'xyzuvwr'[i]}}}"
-        )
+        lines.append(f"  {j}: {{position: a{'xyzuvwr'[i]}, velocity: b{'xyzuvwr'[i]}, effort: c{'xyzuvwr'[i]}}}")
     (tmp_path / "map.yaml").write_text("\n".join(lines))
     assert exact(load_log(tmp_path / "a.csv", JOINTS, read_mapping(tmp_path / "map.yaml")), m)
     with pytest.raises(LogError, match="no column 'nix'"):
@@ -198,14 +188,8 @@ def plain(tmp_path, change, count=20):
             lambda x: [*x[:5], x[5].replace(x[5].split(",")[2], "abc"), *x[6:]],
             "line 6, column 'joint_1.velocity': 'abc'",
         ),
-        (
-            lambda x: [x[0].replace("joint_3.effort", "joint_3.current"), *x[1:]],
-            "no column for effort of joint_3",
-        ),
-        (
-            lambda x: [x[0].replace("joint_3.effort", "joint_2.tau"), *x[1:]],
-            "could both be the effort of joint_2",
-        ),
+        (lambda x: [x[0].replace("joint_3.effort", "joint_3.current"), *x[1:]], "no column for effort of joint_3"),
+        (lambda x: [x[0].replace("joint_3.effort", "joint_2.tau"), *x[1:]], "could both be the effort of joint_2"),
         (lambda x: [x[0].replace("joint_3.effort", "joint_2.effort"), *x[1:]], "appears twice"),
         (lambda x: [x[0].replace("time", "epoch"), *x[1:]], "no time column"),
         (lambda x: [x[0].replace("joint_3.effort", "t"), *x[1:]], "no column for effort of joint_3"),
@@ -253,9 +237,7 @@ def test_huge_numbers_are_refused_with_their_place(tmp_path):
     m = random_measurements(np.random.default_rng(0))
     qd = np.array(m.qd)
     qd[7, 2] = 1e200
-    write_csv(
-        tmp_path / "a.csv", m.stamps, csv_columns(Measurements(m.stamps, m.q, qd, m.effort), STYLES["dotted"])
-    )
+    write_csv(tmp_path / "a.csv", m.stamps, csv_columns(Measurements(m.stamps, m.q, qd, m.effort), STYLES["dotted"]))
     with pytest.raises(LogError, match=r"joint_3.velocity = 1e\+200 at .* \(sample 7\)"):
         load_log(tmp_path / "a.csv", JOINTS)
 

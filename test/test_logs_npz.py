@@ -16,9 +16,7 @@ from safe_sysid.logs.formats.reading import Reading, load_log
 
 
 def same(a, b):
-    return all(
-        np.array_equal(getattr(a, k), getattr(b, k), equal_nan=True) for k in ("stamps", "q", "qd", "effort")
-    )
+    return all(np.array_equal(getattr(a, k), getattr(b, k), equal_nan=True) for k in ("stamps", "q", "qd", "effort"))
 
 
 def test_round_trip_is_exact_with_bad_samples_and_order_of_arrival(tmp_path):
@@ -155,9 +153,7 @@ def test_whole_numbers_as_stamps_lose_nothing(tmp_path):
         assert np.array_equal(np.rint(log.measurements.stamps * 1e9), 123_456_789 + steps)
         assert np.max(np.abs(log.measurements.stamps - (123_456_789 + steps) / 1e9)) == 0.0
         assert log.stamp_rounding == 0.0
-        assert (
-            np.median(np.diff(read_log(tmp_path / "a.npz").measurements.stamps)) > 1e5
-        )  # a finding, no crash
+        assert np.median(np.diff(read_log(tmp_path / "a.npz").measurements.stamps)) > 1e5  # a finding, no crash
     np.savez(tmp_path / "b.npz", **{**good_arrays(), "stamps": np.array([0, 2**63, 1, 2], np.uint64)})
     with pytest.raises(LogError, match="2\\^62"):
         read_log(tmp_path / "b.npz")

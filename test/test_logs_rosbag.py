@@ -77,10 +77,7 @@ def bag_with(tmp_path, topics):
         (
             topic,
             "sensor_msgs/msg/JointState",
-            [
-                (EPOCH_NS + k, joint_state(store, EPOCH_NS + k, names, *np.zeros((3, len(names)))))
-                for k in range(5)
-            ],
+            [(EPOCH_NS + k, joint_state(store, EPOCH_NS + k, names, *np.zeros((3, len(names))))) for k in range(5)],
         )
         for topic, names in topics.items()
     ]
@@ -111,12 +108,7 @@ def test_missing_joints_velocities_and_stamps(tmp_path):
         read_bag(path, JOINTS)
     empty = [(EPOCH_NS, joint_state(store, EPOCH_NS, JOINTS, np.zeros(7), [], np.zeros(7)))]
     path = write_bag(
-        tmp_path / "b",
-        m[:0],
-        JOINTS,
-        range(7),
-        topic="/x",
-        more=[("/y", "sensor_msgs/msg/JointState", empty)],
+        tmp_path / "b", m[:0], JOINTS, range(7), topic="/x", more=[("/y", "sensor_msgs/msg/JointState", empty)]
     )
     with pytest.raises(LogError, match="has 0 numbers in velocity: expected 7"):
         read_bag(path, JOINTS, "/y")

@@ -140,16 +140,12 @@ def test_decimals_lose_no_more_than_is_said(tmp_path: Path) -> None:
             vertices, _, error = read_mesh(tmp_path / "a.obj")
             assert np.all(cKDTree(vertices).query(np.array(text, float))[0] <= error)
     # Homogeneous coordinates: the divisor rounds too; these two lose much, in opposite directions.
-    write_decimals(
-        tmp_path / "a.obj", [" ".join(["8.348270e-03"] * 3 + ["1.224670e-04"]), "0 0 0 1", "1 0 0 1"]
-    )
+    write_decimals(tmp_path / "a.obj", [" ".join(["8.348270e-03"] * 3 + ["1.224670e-04"]), "0 0 0 1", "1 0 0 1"])
     vertices, _, error = read_mesh(tmp_path / "a.obj")
     assert abs(vertices.max() - 8.348270e-03 / 1.224670e-04) * np.sqrt(3.0) <= error
 
 
-FACET = (
-    "facet normal 0 0 1\n outer loop\n  vertex 0 0 0\n  vertex 1 0 0\n  vertex 0 1 {}\n endloop\nendfacet\n"
-)
+FACET = "facet normal 0 0 1\n outer loop\n  vertex 0 0 0\n  vertex 1 0 0\n  vertex 0 1 {}\n endloop\nendfacet\n"
 PLY = (
     "ply\nformat ascii 1.0\nelement vertex 4\nproperty float x\nproperty float y\nproperty float z\n"
     "element face 2\nproperty list uchar int vertex_indices\nend_header\n"

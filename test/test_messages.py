@@ -21,12 +21,7 @@ from safe_sysid.nodes.common import messages as m
 from safe_sysid.nodes.common.answers import MessageRefusedError
 from safe_sysid.nodes.identifier.payload_message import last_link_message, payload_message
 from safe_sysid.robot import load_robot
-from safe_sysid.robot.parameters import (
-    ParameterBox,
-    com_and_inertia,
-    inertia_from_com,
-    transform_inertial,
-)
+from safe_sysid.robot.parameters import ParameterBox, com_and_inertia, inertia_from_com, transform_inertial
 from safe_sysid.trajectories import Plan, QuinticTrajectory
 
 JOINTS = ("joint_a", "joint_b", "joint_c")
@@ -46,9 +41,7 @@ def joint_state(
     position: Any, velocity: Any, effort: Any, joints: Any = JOINTS, stamp: tuple[int, int] = (3, 4)
 ) -> JointState:
     message = JointState(name=list(joints))
-    message.position, message.velocity, message.effort = (
-        [float(x) for x in v] for v in (position, velocity, effort)
-    )
+    message.position, message.velocity, message.effort = ([float(x) for x in v] for v in (position, velocity, effort))
     message.header.stamp.sec, message.header.stamp.nanosec = stamp
     return message
 
@@ -71,9 +64,7 @@ def test_joints_are_matched_by_name_whatever_their_order_and_whoever_else_is_the
         return
     sample = reader.read(message)
     assert sample.stamp_ns == 3_000_000_004
-    assert np.array_equal(
-        [sample.q, sample.qd, sample.effort], ours
-    )  # a NaN of a finger is nobody's business
+    assert np.array_equal([sample.q, sample.qd, sample.effort], ours)  # a NaN of a finger is nobody's business
 
 
 def test_a_reader_follows_publishers_that_change_their_order() -> None:
@@ -230,14 +221,7 @@ def test_a_plan_says_what_it_was_certified_with() -> None:
     ):
         answer = m.read_plan(over_the_wire(message), JOINTS)
         assert (answer.box_identity, answer.digest) == ("3:14", digest)
-        for bad in (
-            " ",
-            f"  {digest}",
-            f" {digest} ",
-            f" {digest}0",
-            f" {digest.upper()}",
-            " " + digest[:32],
-        ):
+        for bad in (" ", f"  {digest}", f" {digest} ", f" {digest}0", f" {digest.upper()}", " " + digest[:32]):
             message.header.frame_id = f"3:14{bad}"
             with pytest.raises(MessageRefusedError, match="bad digest"):
                 m.read_plan(message, JOINTS)
@@ -354,9 +338,7 @@ def test_any_plan_is_read_or_refused(joints: list[str], body: list[Any], identit
 
 @given(st.integers(0, 999_999_999), st.integers(0, 999_999_999), st.none() | st.integers(0, 10**8), st.data())
 def test_bounds_arrive_bit_for_bit(epoch: int, seq: int, batch: int | None, data: st.DataObject) -> None:
-    three = np.sort(
-        np.array(data.draw(st.lists(finite, min_size=3 * P, max_size=3 * P))).reshape(3, P), axis=0
-    )
+    three = np.sort(np.array(data.draw(st.lists(finite, min_size=3 * P, max_size=3 * P))).reshape(3, P), axis=0)
     box = ParameterBox(three[0], three[2], epoch, seq)
     answer = m.read_bounds(over_the_wire(m.bounds_message(box, three[1], batch)), P)
     assert answer.box.identity == f"{epoch}:{seq}"
@@ -401,10 +383,7 @@ def _break_bounds(message: Float64MultiArray, how: str) -> None:
 @pytest.mark.parametrize(
     ("how", "reason"),
     [
-        *[
-            (how, "bad layout")
-            for how in ("no layout", "three dimensions", "offset", "wrong rows", "wrong stride")
-        ],
+        *[(how, "bad layout") for how in ("no layout", "three dimensions", "offset", "wrong rows", "wrong stride")],
         *[(how, "bad layout") for how in ("short", "huge", "empty", "other robot")],
         *[(how, "not finite") for how in ("NaN", "infinite")],
         ("upside down", "bounds out of order"),
@@ -457,9 +436,7 @@ def test_the_payload_message_is_the_payload_alone_and_the_last_link_has_its_own(
     assert message.header.frame_id == "end_effector_link"
     assert i.m == pytest.approx(2.0, abs=1e-9)
     np.testing.assert_allclose([i.com.x, i.com.y, i.com.z], centre, atol=1e-9)
-    np.testing.assert_allclose(
-        [i.ixx, i.ixy, i.iyy, i.ixz, i.iyz, i.izz], [0.01, 0, 0.012, 0, 0, 0.004], atol=1e-9
-    )
+    np.testing.assert_allclose([i.ixx, i.ixy, i.iyy, i.ixz, i.iyz, i.izz], [0.01, 0, 0.012, 0, 0, 0.004], atol=1e-9)
 
     message = last_link_message(model, theta, 12)
     i = message.inertia
@@ -470,9 +447,7 @@ def test_the_payload_message_is_the_payload_alone_and_the_last_link_has_its_own(
     np.testing.assert_allclose(rotation @ there + position, com, atol=1e-12)
     about = np.array([[i.ixx, i.ixy, i.ixz], [i.ixy, i.iyy, i.iyz], [i.ixz, i.iyz, i.izz]])
     np.testing.assert_allclose(rotation @ about @ rotation.T, inertia, atol=1e-12)
-    back = transform_inertial(
-        rotation, position, transform_inertial(rotation.T, -rotation.T @ position, theta)
-    )
+    back = transform_inertial(rotation, position, transform_inertial(rotation.T, -rotation.T @ position, theta))
     np.testing.assert_allclose(back, theta, atol=1e-12)
 
 

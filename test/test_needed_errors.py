@@ -86,24 +86,12 @@ def test_a_log_without_equations_is_refused() -> None:
         needed_errors(model, declared(), [measured(0, 0.0)[:10]])
 
 
-def test_the_command_writes_what_a_robot_file_takes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_what_a_robot_file_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = load_robot("kinova_gen3")
     for k in range(2):
         write_log(tmp_path / f"{k}.npz", model.joint_names, measured(k, A)[:900], 0)
     files = [str(tmp_path / name) for name in ("0.npz", "1.npz", "e.yaml", "e.json")]
-    options = [
-        "--validation",
-        files[1],
-        "--torque-rel",
-        "0",
-        "--front",
-        "--out",
-        files[2],
-        "--json",
-        files[3],
-    ]
+    options = ["--validation", files[1], "--torque-rel", "0", "--front", "--out", files[2], "--json", files[3]]
     assert main(["errors", files[0], *options]) == 0
     said = capsys.readouterr().out
     assert said.count("guaranteed IF") == 1

@@ -48,9 +48,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     folder = tmp_path_factory.mktemp("arm")
     (folder / "my_arm.urdf").write_text(tutorial_urdf(), encoding="utf-8")
     out = folder / "my_arm.yaml"
-    return out, write_configuration(
-        folder / "my_arm.urdf", out, NewArm(payload_kg=2.0, simulated_drives=True)
-    )
+    return out, write_configuration(folder / "my_arm.urdf", out, NewArm(payload_kg=2.0, simulated_drives=True))
 
 
 @pytest.fixture(scope="module")
@@ -74,17 +72,8 @@ def test_nothing_unknown_is_silently_zero(written: tuple[Path, list[str]], model
         assert np.all(model.arm_prior.rad[block] > 0.09 * model.theta_nominal[block])
     assert np.all(model.arm_prior.rad[13 * n :] > 0.0)
     assert np.all(model.arm_prior.lower[model.layout.rotor_inertia] > 0.0)
-    (marked,) = (
-        line for line in suspicions(model, written[0]) if line.startswith("marked as to be measured")
-    )
-    for key in (
-        "joints",
-        "measurement",
-        "actuator",
-        "timing",
-        "uncertainty.relative",
-        "controller.torque_rate",
-    ):
+    (marked,) = (line for line in suspicions(model, written[0]) if line.startswith("marked as to be measured"))
+    for key in ("joints", "measurement", "actuator", "timing", "uncertainty.relative", "controller.torque_rate"):
         assert f"{key} (line" in marked
     assert "name (line" not in marked
 
@@ -226,11 +215,7 @@ def test_fingers_are_locked_not_taken_for_joints_of_the_arm(tmp_path: Path, mimi
         ('velocity="2.5"', 'velocity="0"', "elbow.*velocity.*> 0"),
         ('lower="-2.4" upper="2.4"', "", "elbow.*lower < upper"),
         ('<mass value="1.2"/>', '<mass value="0"/>', "elbow.*solid body"),
-        (
-            '<cylinder radius="0.035" length="0.2"/>',
-            '<mesh filename="package://x/../y.stl"/>',
-            "forearm.*without `..`",
-        ),
+        ('<cylinder radius="0.035" length="0.2"/>', '<mesh filename="package://x/../y.stl"/>', "forearm.*without `..`"),
         ('<cylinder radius="0.035" length="0.2"/>', '<mesh filename="gone.stl"/>', "forearm.*gone.stl"),
         ('type="revolute"', 'type="planar"', "planar"),
     ],
@@ -260,8 +245,7 @@ def test_an_arm_that_slides_gets_gains_and_a_remark(tmp_path: Path) -> None:
         '<origin xyz="0 0 0.36"/> <axis xyz="0 1 0"/>', '<origin xyz="0 0 0.3"/> <axis xyz="0 0 1"/>'
     )
     slides = slides.replace(
-        'lower="-2.4" upper="2.4" velocity="2.5" effort="30"',
-        'lower="0" upper="0.3" velocity="0.5" effort="200"',
+        'lower="-2.4" upper="2.4" velocity="2.5" effort="30"', 'lower="0" upper="0.3" velocity="0.5" effort="200"'
     )
     urdf.write_text(slides)
     remarks = write_configuration(urdf, out, NewArm(payload_kg=1.0, simulated_drives=True))
@@ -278,9 +262,7 @@ def test_any_names_and_numbers_survive_the_text(written: tuple[Path, list[str]])
     data["geometry"] = {"link 1": [{"points": [[0.1 * i, 0.0, -1e-5] for i in range(40)], "radius": 0.01}]}
     data["allowed_pairs"] = [["yes", "~"]]
     data["locked"] = {"0": 0.5}
-    told = dict.fromkeys(
-        ("source", "drives", "payload", "inertia", "gains", "geometry", "home"), "words: # more"
-    )
+    told = dict.fromkeys(("source", "drives", "payload", "inertia", "gains", "geometry", "home"), "words: # more")
     assert yaml.safe_load(configuration_text(data, told, ["a remark: yes # no"])) == data
 
 
@@ -288,9 +270,7 @@ def test_a_link_with_mass_and_no_shape_is_said_to_be_a_guess(tmp_path: Path) -> 
     text = tutorial_urdf()
     body = '<inertial><mass value="0.3"/><inertia ixx="1e-4" iyy="1e-4" izz="1e-4" ixy="0" ixz="0" iyz="0"/></inertial>'
     root = read_chain(tmp_path, text).root
-    extra = (
-        f'<link name="camera">{body}</link><joint name="camera_mount" type="fixed"><parent link="{root}"/>'
-    )
+    extra = f'<link name="camera">{body}</link><joint name="camera_mount" type="fixed"><parent link="{root}"/>'
     (tmp_path / "my_arm.urdf").write_text(
         text.replace("</robot>", f'{extra}<child link="camera"/></joint></robot>'), encoding="utf-8"
     )
@@ -316,14 +296,10 @@ def unknown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     return out, write_configuration(folder / "my_arm.urdf", out, arm)
 
 
-def test_drives_are_never_invented(
-    unknown: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_drives_are_never_invented(unknown: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]) -> None:
     out, remarks = unknown
     model = load_robot(out)
-    lower, upper = (
-        side[model.layout.rotor_inertia] for side in (model.arm_prior.lower, model.arm_prior.upper)
-    )
+    lower, upper = (side[model.layout.rotor_inertia] for side in (model.arm_prior.lower, model.arm_prior.upper))
     assert np.all(lower[:2] <= 0.0003 * model.limits.torque[:2])
     assert np.all(upper[:2] >= 0.03 * model.limits.torque[:2])
     assert 0.01 * 30.0 < upper[2] < 0.014 * 30.0  # 50 / 4000: the ratio that was given narrows it
@@ -342,17 +318,13 @@ def test_drives_are_never_invented(
     assert ("base_link", "upper_arm") in model.settings.allowed_pairs
 
 
-def test_simulated_drives_are_named_in_every_verdict(
-    written: tuple[Path, list[str]], model: RobotModel
-) -> None:
+def test_simulated_drives_are_named_in_every_verdict(written: tuple[Path, list[str]], model: RobotModel) -> None:
     assert model.settings.drives == "simulated"
     assert any("drives of my_arm are simulated" in line for line in unchecked(model))
     assert any("SIMULATED drives" in remark for remark in written[1])
 
 
-def test_a_log_of_plausible_drives_is_no_contradiction(
-    unknown: tuple[Path, list[str]], model: RobotModel
-) -> None:
+def test_a_log_of_plausible_drives_is_no_contradiction(unknown: tuple[Path, list[str]], model: RobotModel) -> None:
     """Where drives are unknown the bounds hold the truth; drives that were chosen for a simulation contradict it."""
     simulated, model = model, load_robot(unknown[0])
     rng, torque, layout = np.random.default_rng(3), model.limits.torque, model.layout
@@ -390,9 +362,7 @@ def test_measured_drives_are_taken_from_a_file(
     """Drives that a file declares stand in the next one, at least as wide; a payload asked for is never halved."""
     data = yaml.safe_load(written[0].read_text(encoding="utf-8")) | {"drives": "declared"}
     measured = tmp_path / "measured.yaml"
-    measured.write_text(
-        yaml.safe_dump(data | {"urdf": str(written[0].with_suffix(".urdf"))}), encoding="utf-8"
-    )
+    measured.write_text(yaml.safe_dump(data | {"urdf": str(written[0].with_suffix(".urdf"))}), encoding="utf-8")
     arm = NewArm(payload_kg=2.0, drives=measured)
     write_configuration(written[0].with_suffix(".urdf"), tmp_path / "out.yaml", arm)
     again = load_robot(tmp_path / "out.yaml")

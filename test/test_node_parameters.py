@@ -66,9 +66,7 @@ def make(context: Context) -> Iterator[Make]:
 
 
 def _parameter(name: str, value: Any) -> Parameter:
-    return (
-        Parameter(name, Parameter.Type.DOUBLE_ARRAY, value) if value == [] else Parameter(name, value=value)
-    )
+    return Parameter(name, Parameter.Type.DOUBLE_ARRAY, value) if value == [] else Parameter(name, value=value)
 
 
 def _set(node: Node, name: str, value: Any) -> str:
@@ -89,18 +87,13 @@ def test_every_parameter_is_described(make: Make, kind: str) -> None:
         assert parameter.description[1:] in descriptor.description
         assert f"[{parameter.unit}]" in descriptor.description or not parameter.unit
         assert ("any time" in descriptor.description) == (parameter.when == "live")
-        fixed = parameter.when == "start" or (
-            parameter.when == "configure" and ManagedSettings not in KINDS[kind]
-        )
+        fixed = parameter.when == "start" or (parameter.when == "configure" and ManagedSettings not in KINDS[kind])
         assert descriptor.read_only == fixed == ("Read-only" in descriptor.description)
         for choice in parameter.choices:
             assert choice in descriptor.additional_constraints
         ranges = [*descriptor.integer_range, *descriptor.floating_point_range]
         if parameter.range is not None and parameter.path != "temperature":  # nan, not known, is in no range
-            assert (ranges[0].from_value, ranges[0].to_value) == (
-                parameter.range.lower,
-                parameter.range.upper,
-            )
+            assert (ranges[0].from_value, ranges[0].to_value) == (parameter.range.lower, parameter.range.upper)
         assert not descriptor.dynamic_typing
 
 
@@ -163,9 +156,7 @@ def test_what_is_wrong_at_the_start_is_refused_by_name(
 
 def test_what_others_have_is_ignored(make: Make) -> None:
     """A file for /** reaches every node, and nodes of other packages."""
-    _, parameters = make(
-        "controller", plans=3, use_sim_time=True, publish_frequency=30.0, robot_description="<robot/>"
-    )
+    _, parameters = make("controller", plans=3, use_sim_time=True, publish_frequency=30.0, robot_description="<robot/>")
     assert "plans" not in parameters.values()
 
 
@@ -365,7 +356,5 @@ def test_what_a_node_shows_makes_the_same_robot_again(make: Make, tmp_path: Path
     file = tmp_path / "dump.yaml"
     file.write_text(yaml.safe_dump(dumped))
     given = yaml.safe_load(file.read_text())
-    again = load_robot(
-        "kinova_gen3", **overrides_of({n.removeprefix("robot_settings."): v for n, v in given.items()})
-    )
+    again = load_robot("kinova_gen3", **overrides_of({n.removeprefix("robot_settings."): v for n, v in given.items()}))
     assert again.settings == model.settings

@@ -34,9 +34,7 @@ MOVED = replace(SIX, obstacles=SIX.obstacles[1:])
 
 
 def test_a_scene_is_compared_by_what_stands_where_and_only_between_those_who_have_one() -> None:
-    identifier, controller, planner = (
-        configuration_digest(MODEL, True, scene) for scene in (None, SIX, MOVED)
-    )
+    identifier, controller, planner = (configuration_digest(MODEL, True, scene) for scene in (None, SIX, MOVED))
     renamed = configuration_digest(MODEL, True, replace(SIX, name="cell", goal=None, start=None, file="x"))
     allowed = replace(SIX, allowed_pairs=frozenset({frozenset({SIX.obstacles[0].name, "hand"})}))
     assert difference(planner, controller) == difference(controller, planner) == "scene"
@@ -79,9 +77,7 @@ def test_the_controller_takes_no_plan_of_another_scene_or_configuration() -> Non
         ((None,), "expected a digest"), ((MOVED,), ": scene: expected"), ((OPEN,), ": scene: expected"),
         ((SIX, False), "settings"),
     ):  # fmt: skip
-        with pytest.raises(
-            MessageRefusedError, match="the planner works with another configuration"
-        ) as refused:
+        with pytest.raises(MessageRefusedError, match="the planner works with another configuration") as refused:
             offer(*arguments)
         assert words in str(refused.value)
         assert node._foreign
@@ -123,9 +119,7 @@ def test_the_law_and_the_scene_in_force_are_in_the_digest(toy: Toy) -> None:
     toy.trigger_configure()
     assert toy.model.settings.controller.law == "armour"
     assert difference(toy.digest, configuration_digest(MODEL, True, OPEN)) == "controller"
-    assert toy.digest == configuration_digest(
-        load_robot("three_joint", **{"controller.law": "armour"}), True, OPEN
-    )
+    assert toy.digest == configuration_digest(load_robot("three_joint", **{"controller.law": "armour"}), True, OPEN)
 
 
 @pytest.mark.ros
@@ -191,9 +185,7 @@ def test_an_hour_s_pause_orders_no_update_for_each_of_its_seconds() -> None:
     assert _feed(node, jobs, 100.0, 3.5) == [1, 2, 3]
     node._run(False)
     node._run(True)  # an hour later
-    assert _feed(node, jobs, 3700.0, 2.5) == [4, 5], (
-        "a batch begins with the first measurement after the pause"
-    )
+    assert _feed(node, jobs, 3700.0, 2.5) == [4, 5], "a batch begins with the first measurement after the pause"
     # The arm's driver was silent, the identifier ran on.
     assert _feed(node, jobs, 9000.0, 2.5) == [6, 7, 8], "one for what was left, then every second"
     node, jobs = _identifier(lockstep=True)
@@ -207,9 +199,7 @@ def test_in_lockstep_who_identifies_nothing_is_not_waited_for() -> None:
     node.active = False
     assert _feed(node, jobs, 0.01, 1.5) == [], "before it was active: nodes may start in any order"
     node.active = node._was_active = True
-    assert _feed(node, jobs, 1.51, 1.0) == [-1, -2], (
-        "active, and told to wait; time may stand still for the first"
-    )
+    assert _feed(node, jobs, 1.51, 1.0) == [-1, -2], "active, and told to wait; time may stand still for the first"
     node._run(True)
     assert _feed(node, jobs, 2.51, 1.0) == [3]
     node._run(False)

@@ -40,9 +40,7 @@ def test_a_controller_on_simulated_time_takes_an_arm_over(tmp_path: Path) -> Non
         clock = probe.publisher(Clock, "/clock")
         states = probe.publisher(JointState, "joint_states", measurement_qos(lockstep=False))
         writer, answers = JointStateWriter(model.joint_names), set()
-        probe.listen(
-            Float64MultiArray, "effort_command", lambda m: answers.add(read_command(m, model.n)[0]), 500
-        )
+        probe.listen(Float64MultiArray, "effort_command", lambda m: answers.add(read_command(m, model.n)[0]), 500)
 
         def measure(stamp_ns: int) -> None:
             states.publish(writer.fill(stamp_ns, home, zero, effort))

@@ -77,9 +77,7 @@ def assert_braked(directory: Path) -> None:
 @pytest.mark.parametrize(
     "number",
     [
-        pytest.param(
-            signal.SIGINT, marks=pytest.mark.slow
-        ),  # test_a_plant_that_vanishes_holds_no_controller_back
+        pytest.param(signal.SIGINT, marks=pytest.mark.slow),  # test_a_plant_that_vanishes_holds_no_controller_back
         signal.SIGTERM,
         signal.SIGHUP,
     ],
@@ -139,9 +137,7 @@ def test_a_shutdown_in_motion_is_refused_and_brakes(tmp_path: Path) -> None:
         def shut_down() -> bool:
             request = ChangeState.Request(transition=Transition(id=Transition.TRANSITION_ACTIVE_SHUTDOWN))
             answer = client.call_async(request)
-            probe.wait(
-                lambda: answer.done() or processes["controller"].process.poll() is not None, "an answer"
-            )
+            probe.wait(lambda: answer.done() or processes["controller"].process.poll() is not None, "an answer")
             return not answer.done() or answer.result().success
 
         assert not shut_down()

@@ -58,27 +58,19 @@ def test_without_identifier_the_motion_goes_on_and_without_planner_it_ends_in_ho
         seen = references(probe)
         probe.wait(lambda: probe.state() == "tracking" and np.any(np.abs(seen[-1].qd) > 0.02), "motion")
         processes["identifier"].end(signal.SIGKILL)
-        probe.wait(
-            lambda: probe.value("controller", gave_up) == "1", "the controller to give up on the identifier"
-        )
+        probe.wait(lambda: probe.value("controller", gave_up) == "1", "the controller to give up on the identifier")
         taken = int(probe.value("controller", "plans taken"))
         probe.wait(lambda: int(probe.value("controller", "plans taken")) >= taken + 2, "more plans")
         probe.wait(lambda: probe.state() == "tracking" and np.any(np.abs(seen[-1].qd) > 0.02), "motion")
         processes["planner"].end(signal.SIGKILL)
-        probe.wait(
-            lambda: probe.value("controller", gave_up) == "2", "the controller to give up on the planner"
-        )
+        probe.wait(lambda: probe.value("controller", gave_up) == "2", "the controller to give up on the planner")
         probe.wait(lambda: probe.state() == "holding", "holding")
         rest = seen[-1].stamp_ns
         probe.wait(lambda: seen[-1].stamp_ns > rest + 500_000_000, "simulated time to go on")
         survivors = {name: processes[name] for name in ("plant", "controller")}
         assert all(status == 0 for status, _ in end_all(survivors).values())
 
-    control, plant, model = (
-        load(tmp_path / "controller.npz"),
-        load(tmp_path / "plant.npz"),
-        load_robot("kinova_gen3"),
-    )
+    control, plant, model = (load(tmp_path / "controller.npz"), load(tmp_path / "plant.npz"), load_robot("kinova_gen3"))
     assert_within_limits(model, plant)
     states = control["states"][control["state"]]
     order = [str(states[i]) for i in np.flatnonzero(np.append(True, states[1:] != states[:-1]))]
@@ -106,9 +98,7 @@ def test_without_controller_the_drives_brake_and_hold_and_a_new_one_takes_over(t
         publisher.publish(plan_message(plan, model.joint_names, seen[-1].stamp_ns + 1_000_000_000, digest))
         probe.wait(lambda: np.all(np.abs(seen[-1].qd) > 0.3), "the arm to be fast")
         processes["controller"].end(signal.SIGKILL)
-        probe.wait(
-            lambda: probe.value("plant", "refused lock-step: no command") == "1", "the plant to notice"
-        )
+        probe.wait(lambda: probe.value("plant", "refused lock-step: no command") == "1", "the plant to notice")
         probe.wait(lambda: "drives hold" in probe.message("plant"), "the drives to hold")
         killed = probe.value("plant", "time")
         probe.wait(lambda: probe.value("plant", "time") != killed, "the plant to go on alone")
@@ -122,14 +112,10 @@ def test_without_controller_the_drives_brake_and_hold_and_a_new_one_takes_over(t
         rest = probe.value("plant", "time")
         probe.diagnostics.pop("controller")
         (tmp_path / "second").mkdir()
-        second = NodeProcess(
-            "controller", {"lockstep": True, **controller, "run_dir": ""}, tmp_path / "second"
-        )
+        second = NodeProcess("controller", {"lockstep": True, **controller, "run_dir": ""}, tmp_path / "second")
         processes["second"] = second
         probe.wait(lambda: probe.state() == "holding", "a new controller to take over")
-        probe.wait(
-            lambda: float(probe.value("plant", "time")[:-2]) > float(rest[:-2]) + 0.3, "lock-step to go on"
-        )
+        probe.wait(lambda: float(probe.value("plant", "time")[:-2]) > float(rest[:-2]) + 0.3, "lock-step to go on")
         assert "moved by commands" in probe.message("plant")
         assert processes["plant"].end()[0] == 0
 
@@ -146,9 +132,7 @@ def test_without_controller_the_drives_brake_and_hold_and_a_new_one_takes_over(t
     assert np.all(np.abs(plant["q"][-1] - plant["q"][alone[-1]]) < 0.01)
 
 
-def test_a_pose_that_may_be_too_heavy_to_hold_is_refused_with_the_reason_and_only_held(
-    tmp_path: Path,
-) -> None:
+def test_a_pose_that_may_be_too_heavy_to_hold_is_refused_with_the_reason_and_only_held(tmp_path: Path) -> None:
     """Stretched out, the heaviest payload of the prior would need more torque than joint_2 may give; 4 lb do not."""
     pose = [0.0, 0.9, 0.0, 0.0, 0.0, 0.0, 0.0]
     nodes: dict[str, dict[str, Any]] = {
@@ -177,9 +161,7 @@ def test_a_pose_that_may_be_too_heavy_to_hold_is_refused_with_the_reason_and_onl
         assert answer.result().success
         # First it says for when, so that it is waited for.
         probe.wait(lambda: len(plans) >= 3, "another answer")
-        points, boxes = zip(
-            *((len(m.points), m.header.frame_id.partition(" ")[0]) for m in plans[:3]), strict=True
-        )
+        points, boxes = zip(*((len(m.points), m.header.frame_id.partition(" ")[0]) for m in plans[:3]), strict=True)
         assert points == (0, 1, 0) or (points == (0, 1, 2) and boxes[2] != boxes[0])
         assert all(p.process.poll() is None for p in processes.values())
     assert_within_limits(load_robot("kinova_gen3"), load(tmp_path / "plant.npz"))
@@ -225,9 +207,7 @@ def test_a_node_that_still_starts_can_be_stopped(tmp_path: Path, number: int) ->
     process = NodeProcess("controller", {"lockstep": True}, tmp_path, space)
     try:
         with Probe() as probe:  # its participant exists: the node is under construction, or just ready
-            probe.wait(
-                lambda: ("controller", space) in probe.node.get_node_names_and_namespaces(), "the node"
-            )
+            probe.wait(lambda: ("controller", space) in probe.node.get_node_names_and_namespaces(), "the node")
             status, seconds = process.end(number)
     finally:
         process.process.kill()
@@ -238,22 +218,12 @@ def test_a_node_that_still_starts_can_be_stopped(tmp_path: Path, number: int) ->
 def test_nonsense_is_told_in_one_line_that_names_it(tmp_path: Path) -> None:
     cases: dict[str, tuple[str, dict[str, Any], str]] = {
         "type": ("controller", {"seed": "many"}, "seed = 'many': expected a whole number"),
-        "law": (
-            "controller",
-            {"controller.law": "nonsense"},
-            "controller.law = 'nonsense': expected one of robust",
-        ),
-        "json": (
-            "identifier",
-            {"robot_settings": {"timing": {"hold_max_s": "long"}}},
-            "timing.hold_max_s = 'long'",
-        ),
+        "law": ("controller", {"controller.law": "nonsense"}, "controller.law = 'nonsense': expected one of robust"),
+        "json": ("identifier", {"robot_settings": {"timing": {"hold_max_s": "long"}}}, "timing.hold_max_s = 'long'"),
         "payload": ("plant", {"payload": "heavy"}, "heavy"),
         "pose": ("plant", {"start_q": [1.0, 2.0]}, "start_q = [1.0, 2.0]: expected 7 numbers"),
     }
-    started = {
-        key: NodeProcess(node, parameters, tmp_path / key) for key, (node, parameters, _) in cases.items()
-    }
+    started = {key: NodeProcess(node, parameters, tmp_path / key) for key, (node, parameters, _) in cases.items()}
     for key, process in started.items():
         status = process.process.wait(120.0)
         last = process.log.strip().splitlines()[-1]

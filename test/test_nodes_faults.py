@@ -19,13 +19,7 @@ from safe_sysid.robot import load_robot
 pytestmark = pytest.mark.ros
 
 #: On the tail a plan takes twice as long to get to; benchmarks/faults.py goes through all of them.
-_BRAKING = (
-    "NaN for 60 ms",
-    "position jumps",
-    "clock jumps back",
-    "emergency stop",
-    "payload released without",
-)
+_BRAKING = ("NaN for 60 ms", "position jumps", "clock jumps back", "emergency stop", "payload released without")
 CASES = [
     pytest.param(state, fault, id=f"{state}: {fault.name}")
     for state in STATES
@@ -43,9 +37,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultBench]:
 
 
 @pytest.mark.parametrize(("state", "fault"), CASES)
-def test_what_follows_is_as_it_must_be_and_all_limits_hold(
-    bench: FaultBench, state: str, fault: Fault
-) -> None:
+def test_what_follows_is_as_it_must_be_and_all_limits_hold(bench: FaultBench, state: str, fault: Fault) -> None:
     bench.enter(state)
     before = bench.refusals()
     fault.act(bench)

@@ -112,16 +112,9 @@ def test_any_markers_make_a_scene_of_finite_obstacles_or_are_refused_together(ro
 
 @pytest.mark.parametrize(
     ("mounting", "known"),
-    [
-        (None, True),
-        ({"xyz": [0.0, 0.0, 0.0]}, True),
-        ({"xyz": [0.0, 0.0, 0.5]}, False),
-        ({"rpy": [3.14, 0, 0]}, False),
-    ],
+    [(None, True), ({"xyz": [0.0, 0.0, 0.0]}, True), ({"xyz": [0.0, 0.0, 0.5]}, False), ({"rpy": [3.14, 0, 0]}, False)],
 )
-def test_the_root_s_frame_is_the_world_s_only_where_it_stands_in_its_origin(
-    mounting: Any, known: bool
-) -> None:
+def test_the_root_s_frame_is_the_world_s_only_where_it_stands_in_its_origin(mounting: Any, known: bool) -> None:
     model = load_robot("kinova_gen3", **({} if mounting is None else {"mounting": mounting}))
     marker = Marker(type=Marker.CUBE, action=Marker.ADD)
     marker.header.frame_id = "base_link"
@@ -130,9 +123,7 @@ def test_the_root_s_frame_is_the_world_s_only_where_it_stands_in_its_origin(
         if known:
             reader(message, model)
             continue
-        with pytest.raises(
-            MessageRefusedError, match=r"unknown frame: frame_id = 'base_link': expected world$"
-        ):
+        with pytest.raises(MessageRefusedError, match=r"unknown frame: frame_id = 'base_link': expected world$"):
             reader(message, model)
 
 

@@ -57,9 +57,7 @@ class Clock:
     st.integers(1, 1000),
     st.lists(st.one_of(st.just(0.0), st.floats(0.0, 0.5), st.floats(0.0, 1e-4)), max_size=300),
 )
-def test_a_bucket_lets_no_more_through_than_it_says_and_no_less(
-    rate: float, burst: int, pauses: list[float]
-) -> None:
+def test_a_bucket_lets_no_more_through_than_it_says_and_no_less(rate: float, burst: int, pauses: list[float]) -> None:
     clock = Clock()
     bucket, began, passed = TokenBucket(rate, burst, clock), clock.now, 0
     for pause in pauses:
@@ -196,9 +194,7 @@ def test_two_publishers_are_told_and_held_against_them_where_only_one_may(shared
     def look(*names: str) -> tuple[str, str]:
         graph.names = list(names)
         exclusive_publishers.tick()
-        return exclusive_publishers.why_not("plan"), exclusive_publishers.values().get(
-            "publishers of plan", ""
-        )
+        return exclusive_publishers.why_not("plan"), exclusive_publishers.values().get("publishers of plan", "")
 
     assert look() == look("planner") == ("", "")
     # One that was killed and started again is seen twice for a while; so is one whose name is not known yet.
@@ -219,12 +215,8 @@ def test_two_publishers_are_told_and_held_against_them_where_only_one_may(shared
 
 def test_no_plan_is_taken_while_another_says_torques(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rivals of the planner are none here: the arm stays where it was braked all the same."""
-    exclusive_publishers = SimpleNamespace(
-        why_not=lambda topic: "two of them" if topic == "effort_command" else ""
-    )
-    node: Any = SimpleNamespace(
-        exclusive_publishers=exclusive_publishers, options=SimpleNamespace(lockstep=False)
-    )
+    exclusive_publishers = SimpleNamespace(why_not=lambda topic: "two of them" if topic == "effort_command" else "")
+    node: Any = SimpleNamespace(exclusive_publishers=exclusive_publishers, options=SimpleNamespace(lockstep=False))
     node.trust = partial(BaseNode.trust, node)
     node.model = SimpleNamespace(joint_names=("a",))
     monkeypatch.setattr(messages, "read_plan", lambda *_: SimpleNamespace(digest=""))
@@ -249,10 +241,7 @@ def test_nodes_replace_nothing_of_their_bases_by_accident() -> None:
 
 def test_floods_hold_neither_the_arm_nor_the_emergency_stop(tmp_path: Path) -> None:
     """In lock-step, which a busy machine makes slower and nothing else; in real time: benchmarks/flood.py."""
-    nodes: dict[str, dict[str, Any]] = {
-        "controller": {"await_plans": False, "await_bounds": False},
-        "plant": {},
-    }
+    nodes: dict[str, dict[str, Any]] = {"controller": {"await_plans": False, "await_bounds": False}, "plant": {}}
     with running(tmp_path, nodes, robot="three_joint") as processes, Probe() as probe:
         probe.wait(lambda: probe.state() == "holding", "the arm to be held")
         assert not any("too often" in v.key for v in probe.diagnostics["controller"].values)
@@ -265,9 +254,7 @@ def test_floods_hold_neither_the_arm_nor_the_emergency_stop(tmp_path: Path) -> N
         small = serialize_message(Float64MultiArray())
         large = serialize_message(Float64MultiArray(data=[0.0] * 125_000))
 
-        def pour(
-            key: str, least: int
-        ) -> bool:  # what a slow reader never saw cannot be refused: so more and more
+        def pour(key: str, least: int) -> bool:  # what a slow reader never saw cannot be refused: so more and more
             for _ in range(300):
                 publisher.publish(small)
             publisher.publish(large)

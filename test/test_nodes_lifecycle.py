@@ -132,10 +132,7 @@ def test_the_controller_from_beginning_to_end(tmp_path: Path) -> None:
         boxes: list[str] = []
         size = model.arm_prior.size
         probe.listen(
-            Float64MultiArray,
-            "bounds_active",
-            lambda m: boxes.append(read_bounds(m, size).box.identity),
-            LATCHED_INPUT,
+            Float64MultiArray, "bounds_active", lambda m: boxes.append(read_bounds(m, size).box.identity), LATCHED_INPUT
         )
 
         # Unconfigured: it answers for itself, and does nothing with the arm.
@@ -414,9 +411,7 @@ def test_a_walk_through_the_states_leaves_nothing_behind(toy: Toy) -> None:
     toy.mood = ""
 
 
-def test_autostart_tries_again_until_nothing_speaks_against_it(
-    toy: Toy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_autostart_tries_again_until_nothing_speaks_against_it(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("safe_sysid.nodes.common.lifecycle._AGAIN", 0.0)
     assert toy.go_on(), "without autostart there is nothing to do"
     assert toy.lifecycle == "unconfigured"

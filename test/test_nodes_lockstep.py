@@ -89,9 +89,7 @@ def test_a_plan_from_a_topic_is_tracked_within_the_proved_bounds(tmp_path: Path)
         publisher = probe.publisher(JointTrajectory, "plan", LATCHED)
         start, goal = seen[-1].q, seen[-1].q + np.array([0.3, -0.2, 0.25, 0.2, -0.3, 0.25, 0.3])
         still = np.zeros_like(start)
-        plan = Plan(
-            QuinticTrajectory.to_rest(np.stack([start, still, still]), goal, 3.0), 0.0, 1.5, "0:0", 0, still
-        )
+        plan = Plan(QuinticTrajectory.to_rest(np.stack([start, still, still]), goal, 3.0), 0.0, 1.5, "0:0", 0, still)
         start_ns = seen[-1].stamp_ns + 2_000_000_000
         digest = plan_digest(configuration_digest(model, True, Scene("open")))
         publisher.publish(plan_message(plan, model.joint_names, start_ns, digest))
@@ -99,9 +97,7 @@ def test_a_plan_from_a_topic_is_tracked_within_the_proved_bounds(tmp_path: Path)
         told = attack(probe.publisher(Float64MultiArray, "effort_command"))
         probe.wait(lambda: seen[-1].stamp_ns > start_ns + 3_200_000_000, "the end of the plan")
         for key in told:
-            probe.wait(
-                lambda key=key: probe.value("plant", key) == str(told[key]), f"{told[key]} x {key}", 10.0
-            )
+            probe.wait(lambda key=key: probe.value("plant", key) == str(told[key]), f"{told[key]} x {key}", 10.0)
         endings = end_all(processes)
     assert all(status == 0 for status, _ in endings.values()), endings
 
@@ -122,9 +118,7 @@ def test_a_plan_from_a_topic_is_tracked_within_the_proved_bounds(tmp_path: Path)
     e, de = control["q_d"] - q, control["qd_d"] - qd
     share = max(np.max(np.abs(e) / control["e_bound"]), np.max(np.abs(de) / control["de_bound"]))
     r = de + e * np.array(model.settings.controller.K_r)
-    energy = 0.5 * np.sum(
-        r * (dynamics_of(model.kinematics).momentum_regressor(q, r) @ plant["theta_true"]), axis=1
-    )
+    energy = 0.5 * np.sum(r * (dynamics_of(model.kinematics).momentum_regressor(q, r) @ plant["theta_true"]), axis=1)
     print(f"largest share of the error bounds {share:.3f}, of V_max {np.max(energy) / control['V_max']:.4f}")
     assert share <= 1.0
     assert np.max(energy) <= control["V_max"]

@@ -36,11 +36,7 @@ def bounds(batch: int | None) -> BoundsAnswer:
 
 def run(arrivals: list[tuple[int, object]], ticks: int = 20, plans: bool = True) -> list[tuple[int, str]]:
     """What is taken at which tick if answers arrive in this order, each at its tick or when the gate waits for it."""
-    gate, taken, queue = (
-        PendingAnswers((FIRST, T_P, U, TAKE), plans),
-        [],
-        sorted(arrivals, key=lambda a: a[0]),
-    )
+    gate, taken, queue = (PendingAnswers((FIRST, T_P, U, TAKE), plans), [], sorted(arrivals, key=lambda a: a[0]))
     for tick in range(1, ticks):
         while True:
             while queue and queue[0][0] <= tick:
@@ -59,9 +55,7 @@ def run(arrivals: list[tuple[int, object]], ticks: int = 20, plans: bool = True)
 
 
 @given(st.lists(st.integers(0, 9), min_size=8, max_size=8), st.permutations(range(8)))
-def test_what_a_tick_takes_does_not_depend_on_when_answers_arrive(
-    delays: list[int], order: list[int]
-) -> None:
+def test_what_a_tick_takes_does_not_depend_on_when_answers_arrive(delays: list[int], order: list[int]) -> None:
     # Nothing comes before what it answers: a plan not before the last hand-over, bounds not before their data.
     answers = [(0, plan(4)), (4, plan(7)), (7, plan(10)), (10, plan(13, empty=True))]
     answers += [(U * batch, bounds(batch)) for batch in (1, 2, 3, 4)]
@@ -70,14 +64,7 @@ def test_what_a_tick_takes_does_not_depend_on_when_answers_arrive(
     at[4:] = np.maximum.accumulate(at[4:])
     batches = iter(range(4, 8))
     arrivals = [(at[i], answers[i][1]) for i in (next(batches) if i >= 4 else i for i in order)]
-    expected = [
-        (4, "plan 4"),
-        (5, "batch 1"),
-        (7, "plan 7"),
-        (9, "batch 2"),
-        (10, "plan 10"),
-        (13, "plan 13"),
-    ]
+    expected = [(4, "plan 4"), (5, "batch 1"), (7, "plan 7"), (9, "batch 2"), (10, "plan 10"), (13, "plan 13")]
     assert run(arrivals) == [*expected, (13, "batch 3"), (17, "batch 4")]
 
 
@@ -103,9 +90,7 @@ def test_in_place_of_a_refused_plan_nobody_waits_for_another() -> None:
 def test_who_takes_over_waits_for_nothing_that_was_due_before() -> None:
     gate = PendingAnswers((FIRST, T_P, U, TAKE))
     gate.begin_anew(1, plans=True)
-    assert gate.missing(5) == ["the plan for 0.000 s", "the bounds of batch 1"], (
-        "at the beginning nothing was"
-    )
+    assert gate.missing(5) == ["the plan for 0.000 s", "the bounds of batch 1"], "at the beginning nothing was"
     gate.begin_anew(17, plans=False)  # batch 4, U = 4, is due at 17
     assert gate.missing(17) == []
     assert gate.missing(20) == []
@@ -204,9 +189,7 @@ def test_obstacles_and_plans_can_be_looked_at() -> None:
     assert [cube.scale.x for cube in cubes] == [box.size[0] for box in scene.obstacles]
     for cube, box in zip(cubes, scene.obstacles, strict=True):
         o = cube.pose.orientation
-        np.testing.assert_allclose(
-            Rotation.from_quat([o.x, o.y, o.z, o.w]).as_matrix(), box.rotation, atol=1e-12
-        )
+        np.testing.assert_allclose(Rotation.from_quat([o.x, o.y, o.z, o.w]).as_matrix(), box.rotation, atol=1e-12)
     start = np.zeros((3, 7))
     plan_ = Plan(QuinticTrajectory.to_rest(start, np.full(7, 0.5), 3.0), 0.0, 1.5, "0:0", 0, np.zeros(7))
     way, end = path_markers(model, plan_).markers

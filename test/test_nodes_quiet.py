@@ -74,8 +74,7 @@ def test_at_rest_nobody_is_busy_and_latched_topics_keep_the_newest_message(tmp_p
         assert 1e-9 * (seen[-1].stamp_ns - stamp) <= 0.1 * elapsed + 0.05
         assert grown() == before, "no line, no certificate, nothing"
         used = {
-            name: (processor_time(process.process.pid) - used[name]) / elapsed
-            for name, process in processes.items()
+            name: (processor_time(process.process.pid) - used[name]) / elapsed for name, process in processes.items()
         }
         print({name: f"{share:.3f} cores" for name, share in used.items()})
         assert sum(used.values()) < 0.6, used
@@ -128,9 +127,7 @@ def test_at_rest_nobody_is_busy_and_latched_topics_keep_the_newest_message(tmp_p
         assert ask("controller/start").success
         probe.wait(lambda: probe.state() in ("holding", "tracking"), "control")
         log = processes["controller"].log
-    assert any("[ERROR]" in line and "fault: emergency stop" in line for line in log.splitlines()), log[
-        -2000:
-    ]
+    assert any("[ERROR]" in line and "fault: emergency stop" in line for line in log.splitlines()), log[-2000:]
 
 
 def test_a_contradiction_is_an_error_in_the_log_and_in_the_diagnostics_once(tmp_path: Path) -> None:

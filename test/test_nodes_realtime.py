@@ -44,17 +44,13 @@ def test_real_time_shares_no_locks_with_other_processes(lockstep: bool, tmp_path
     with own_domain() as domain:
         environment = ros_environment(domain, tmp_path, lockstep)
         command = [sys.executable, "-c", NODE_THREADS]
-        told = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=60, check=True
-        )
+        told = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
     assert "dds.udp" in told.stdout
     assert ("dds.shm" in told.stdout) == lockstep
 
 
 @pytest.mark.parametrize(("name", "warned"), [("dds.shm.7000", True), ("dds.udp.7000", False)])
-def test_a_real_time_node_with_shared_memory_says_so(
-    name: str, warned: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_real_time_node_with_shared_memory_says_so(name: str, warned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     monkeypatch.setattr(realtime, "_name", lambda thread: name)
     monkeypatch.setattr(realtime, "_bound_computation", lambda on_long: None)
@@ -65,9 +61,7 @@ def test_a_real_time_node_with_shared_memory_says_so(
 
 
 @given(st.lists(st.tuples(st.integers(0, 4000), st.booleans()), min_size=1, max_size=40))
-def test_every_period_is_simulated_once_and_every_command_acts_at_most_once(
-    events: list[tuple[int, bool]],
-) -> None:
+def test_every_period_is_simulated_once_and_every_command_acts_at_most_once(events: list[tuple[int, bool]]) -> None:
     """Whatever the order of commands, deadlines met and stalls."""
     pacer, now, steps, sent = Pacer(PERIOD, 0), 0, [], 0
     for pause, is_command in events:
@@ -121,9 +115,7 @@ def test_a_late_command_moves_the_arm_like_two_shorter_periods() -> None:
 
 
 @pytest.mark.ros
-def test_on_the_wall_clock_the_arm_holds_and_its_watchdog_takes_over_from_a_dead_controller(
-    tmp_path: Path,
-) -> None:
+def test_on_the_wall_clock_the_arm_holds_and_its_watchdog_takes_over_from_a_dead_controller(tmp_path: Path) -> None:
     nodes = {
         "plant": {"payload": "4lb", "watchdog_s": 0.1, "realtime.priority": 10},
         "controller": {"realtime.priority": 10},
@@ -132,9 +124,7 @@ def test_on_the_wall_clock_the_arm_holds_and_its_watchdog_takes_over_from_a_dead
     with running(tmp_path, nodes, patient, lockstep=False) as processes, Probe() as probe:
         seen = references(probe)
         probe.wait(lambda: len(seen) > 150 or probe.state() == "fault", "1.5 s of holding")
-        if (
-            probe.state() == "fault"
-        ):  # a machine that stalls for many milliseconds: that must be told, and be harmless
+        if probe.state() == "fault":  # a machine that stalls for many milliseconds: that must be told, and be harmless
             assert "V is at least" in probe.message("controller")
         processes["controller"].end(signal.SIGTERM)
         probe.wait(lambda: "drives hold" in probe.message("plant"), "the watchdog")
@@ -142,9 +132,7 @@ def test_on_the_wall_clock_the_arm_holds_and_its_watchdog_takes_over_from_a_dead
         assert end_all({"plant": processes["plant"]})["plant"][0] == 0
     control, plant = load(tmp_path / "controller.npz"), load(tmp_path / "plant.npz")
     assert_within_limits(load_robot("kinova_gen3"), plant)
-    print(
-        f"latency p50 {np.median(control['latency_us']):.0f} us, period {np.median(control['period_us']):.0f} us"
-    )
+    print(f"latency p50 {np.median(control['latency_us']):.0f} us, period {np.median(control['period_us']):.0f} us")
     assert np.median(control["period_us"]) > 800.0
     assert np.median(control["latency_us"]) > 0.0
     assert plant["mode"][-1] == BRAKING
@@ -174,9 +162,7 @@ def test_a_run_on_the_wall_clock_tracks_plans_until_it_is_over(tmp_path: Path) -
             processes[name] = NodeProcess(name, {**common, **parameters}, tmp_path)
         for name in nodes:
             processes[name].wait_ready()
-        starts = {
-            name: probe.node.create_client(Trigger, f"{name}/start") for name in ("controller", "planner")
-        }
+        starts = {name: probe.node.create_client(Trigger, f"{name}/start") for name in ("controller", "planner")}
         states: list[str] = []
         asked = [0.0]
 
@@ -185,9 +171,7 @@ def test_a_run_on_the_wall_clock_tracks_plans_until_it_is_over(tmp_path: Path) -
             if state and states[-1:] != [state]:
                 states.append(state)
             stuck = state in ("idle", "fault") or (phase == "over" and state == "holding")
-            since = (
-                states[len(states) - states[::-1].index("tracking") :] if "tracking" in states else ["idle"]
-            )
+            since = states[len(states) - states[::-1].index("tracking") :] if "tracking" in states else ["idle"]
             done = phase == "over" and state == "holding" and not {"idle", "fault"} & set(since)
             if stuck and not done and time.monotonic() - asked[0] > 5.0:
                 asked[0] = time.monotonic()
@@ -219,10 +203,7 @@ def test_a_feed_forward_works_beside_the_loop_of_a_real_controller(tmp_path: Pat
     file.write_text("joints: {joint_2: [{period: 0.3, cos: 0.3, sin: 0.2}]}")
     added = {"name": "residual", "bound": 0.25, "residual": "ripple", "file": str(file), "late_s": 0.5}
     overrides = {"measurement": {"max_age_s": 0.5}, "controller": {"feed_forward": added}}
-    nodes = {
-        "plant": {"watchdog_s": 0.1, "realtime.priority": 10},
-        "controller": {"realtime.priority": 10},
-    }
+    nodes = {"plant": {"watchdog_s": 0.1, "realtime.priority": 10}, "controller": {"realtime.priority": 10}}
     with running(tmp_path, nodes, overrides, lockstep=False) as processes, Probe() as probe:
         probe.wait(lambda: "residual: followed" in probe.value("controller", "feed-forward"), "an answer")
         claim = probe.value("controller", "tracking bound")
@@ -230,8 +211,7 @@ def test_a_feed_forward_works_beside_the_loop_of_a_real_controller(tmp_path: Pat
         children = Path(f"/proc/{processes['controller'].process.pid}/task")
         mine = {pid for task in children.iterdir() for pid in (task / "children").read_text().split()}
         assert any(
-            "safe_sysid.control.feed_forward_process" in Path(f"/proc/{pid}/cmdline").read_text()
-            for pid in mine
+            "safe_sysid.control.feed_forward_process" in Path(f"/proc/{pid}/cmdline").read_text() for pid in mine
         )
         assert processes["controller"].end(signal.SIGTERM)[0] == 0
         assert not any(Path(f"/proc/{pid}").exists() for pid in mine)

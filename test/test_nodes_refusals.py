@@ -31,13 +31,7 @@ from safe_sysid.identification.identifier import Identifier
 from safe_sysid.nodes.common.answers import BoundsAnswer, MessageRefusedError
 from safe_sysid.nodes.common.base import LATCHED_INPUT, measurement_qos
 from safe_sysid.nodes.common.digest import configuration_digest, plan_digest
-from safe_sysid.nodes.common.messages import (
-    bounds_message,
-    plan_message,
-    read_bounds,
-    read_command,
-    write_stamp,
-)
+from safe_sysid.nodes.common.messages import bounds_message, plan_message, read_bounds, read_command, write_stamp
 from safe_sysid.robot import RobotModel, load_robot, load_scene
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.simulation import NoiseModel, Plant, draw_truth, payload_from_spec
@@ -79,14 +73,9 @@ class Bench:
         probe.listen(Float64MultiArray, "effort_command", self._on_command, 10)
         probe.listen(Float64MultiArray, "bounds", self._on_bounds, LATCHED_INPUT)
         probe.listen(
-            Float64MultiArray,
-            "bounds_active",
-            lambda m: self.announced.append(m.layout.dim[0].label),
-            LATCHED_INPUT,
+            Float64MultiArray, "bounds_active", lambda m: self.announced.append(m.layout.dim[0].label), LATCHED_INPUT
         )
-        self.states = probe.publisher(
-            JointState, "joint_states", measurement_qos(lockstep=True, history=True), 2
-        )
+        self.states = probe.publisher(JointState, "joint_states", measurement_qos(lockstep=True, history=True), 2)
         self.plans = probe.publisher(JointTrajectory, "plan", LATCHED_INPUT)
         self.bounds = probe.publisher(Float64MultiArray, "bounds", LATCHED_INPUT)
         self.order = np.random.default_rng(0).permutation(n + 2)
@@ -165,14 +154,8 @@ def bad_states(bench: Bench) -> list[tuple[str, JointState]]:
 
     return [
         ("not finite", message(lambda m: m.velocity.__setitem__(where, float("nan")))),
-        (
-            "missing joint",
-            message(lambda m: setattr(m, "name", [n.replace("joint_3", "joint_33") for n in names])),
-        ),
-        (
-            "joint named twice",
-            message(lambda m: setattr(m, "name", [n.replace("thumb", "joint_1") for n in names])),
-        ),
+        ("missing joint", message(lambda m: setattr(m, "name", [n.replace("joint_3", "joint_33") for n in names]))),
+        ("joint named twice", message(lambda m: setattr(m, "name", [n.replace("thumb", "joint_1") for n in names]))),
         ("wrong length", message(lambda m: m.velocity.pop())),
         ("wrong length", message(lambda m: setattr(m, "position", []))),
         ("bad stamp", message(lambda m: None, 0)),
@@ -230,10 +213,7 @@ def bad_plans(bench: Bench, hand_over: int) -> list[tuple[str, JointTrajectory]]
     return [
         ("bad digest", message(digest="base_link")),
         *[("other configuration", message(digest=text)) for text in ("", f"{'0' * 32},scene={'0' * 16}")],
-        (
-            "other configuration",
-            message(digest=plan_digest(bench.digest)[:-16] + "0" * 16),
-        ),  # of another scene
+        ("other configuration", message(digest=plan_digest(bench.digest)[:-16] + "0" * 16)),  # of another scene
         *[("not accepted", message(row=row)) for row in (0, 1, 2)],  # does not connect
         *[("not accepted", message(at=at)) for at in (1, hand_over - 1, hand_over + 1, 10**6)],
         *[("not accepted", message(box=box)) for box in ("0:55", "4:0")],  # certified for nobody's box
@@ -259,13 +239,9 @@ def test_garbage_is_refused_counted_and_told_and_moves_nothing(tmp_path: Path) -
 
     def check_told(probe: Probe) -> None:
         for key, count in told.items():
-            probe.wait(
-                lambda k=key, c=count: probe.value("controller", k) == str(c), f"{count} x {key}", 10.0
-            )
+            probe.wait(lambda k=key, c=count: probe.value("controller", k) == str(c), f"{count} x {key}", 10.0)
             if "joint_states" in key:
-                probe.wait(
-                    lambda k=key, c=count: probe.value("identifier", k) == str(c), f"{count} x {key}", 10.0
-                )
+                probe.wait(lambda k=key, c=count: probe.value("identifier", k) == str(c), f"{count} x {key}", 10.0)
         # ERROR: for the test publishes bounds beside the identifier.
         assert probe.diagnostics["controller"].level == DiagnosticStatus.ERROR
         assert "2 publishers of /bounds" in probe.message("controller")
@@ -306,9 +282,7 @@ def test_garbage_is_refused_counted_and_told_and_moves_nothing(tmp_path: Path) -
         for _ in range(32):  # the box grows to the prior, then the epoch is announced
             torque = bench.step(torque)
         assert bench.oracle.box.identity == "1:0"
-        probe.wait(
-            lambda: "1:0" in bench.announced and "1:0" in bench.boxes, "the prior of epoch 1 from both nodes"
-        )
+        probe.wait(lambda: "1:0" in bench.announced and "1:0" in bench.boxes, "the prior of epoch 1 from both nodes")
         send("bounds", bench.bounds, [("not accepted", old)])
         for _ in range(50):
             torque = bench.step(torque)

@@ -49,10 +49,7 @@ class Lab:
         self.active: list[ParameterBox] = []
         size = load_robot("kinova_gen3").arm_prior.size
         probe.listen(
-            Float64MultiArray,
-            "bounds_active",
-            lambda m: self.active.append(read_bounds(m, size).box),
-            LATCHED_INPUT,
+            Float64MultiArray, "bounds_active", lambda m: self.active.append(read_bounds(m, size).box), LATCHED_INPUT
         )
         self.seen = references(probe)
 
@@ -65,17 +62,10 @@ class Lab:
         self.processes[name].end(signal.SIGKILL)
         self.probe.diagnostics.pop(name, None)
         directory = self.directory / f"{name}_again"
-        parameters = {
-            "lockstep": True,
-            "robot_settings": self._overrides,
-            "run_dir": str(directory),
-            **NODES[name],
-        }
+        parameters = {"lockstep": True, "robot_settings": self._overrides, "run_dir": str(directory), **NODES[name]}
         process = self.processes[f"{name} again"] = NodeProcess(name, parameters, directory)
         self.probe.wait(
-            lambda: name in self.probe.diagnostics or process.process.poll() is not None,
-            f"the new {name}",
-            COMPILATION,
+            lambda: name in self.probe.diagnostics or process.process.poll() is not None, f"the new {name}", COMPILATION
         )
         assert process.process.poll() is None, process.log
 
@@ -99,9 +89,7 @@ class Lab:
             return self.plans() > taken and self.moving()
 
         for _ in range(5):
-            self.probe.wait(
-                lambda: another() or self.probe.value("planner", "phase") == "over", "another plan"
-            )
+            self.probe.wait(lambda: another() or self.probe.value("planner", "phase") == "over", "another plan")
             if another():
                 return
             self.call("planner/start")
@@ -121,9 +109,7 @@ class Lab:
     def tighter(self) -> None:
         """Until a box tighter than the last is in force."""
         last = self.active[-1]
-        self.probe.wait(
-            lambda: self.active[-1].seq > last.seq and self.active[-1].is_inside(last), "a tighter box"
-        )
+        self.probe.wait(lambda: self.active[-1].seq > last.seq and self.active[-1].is_inside(last), "a tighter box")
 
 
 def test_whoever_is_killed_and_started_again_finds_its_place(tmp_path: Path) -> None:
@@ -168,9 +154,7 @@ def test_a_planner_that_is_started_late_again_and_again_is_waited_for_as_it_says
 
 
 def test_an_identifier_that_is_told_to_wait_or_to_stop_does_not_stop_time(tmp_path: Path) -> None:
-    nodes = {
-        name: {**NODES[name], "lockstep_patience_s": 600.0} for name in ("plant", "controller", "identifier")
-    }
+    nodes = {name: {**NODES[name], "lockstep_patience_s": 600.0} for name in ("plant", "controller", "identifier")}
     nodes["controller"]["await_plans"] = nodes["identifier"]["start_on_activation"] = False
     with running(tmp_path, nodes, MANY) as processes, Probe() as probe:
         lab = Lab(tmp_path, processes, probe, MANY)
@@ -211,9 +195,7 @@ def test_whatever_people_ask_for_time_goes_on(tmp_path: Path) -> None:
         lab = Lab(tmp_path, processes, probe, MANY)
         seen: list[int] = []
         reader = JointReader(load_robot("kinova_gen3").joint_names, with_effort=False)
-        probe.listen(
-            JointState, "joint_states", lambda m: seen.append(reader.read(m).stamp_ns), measurement_qos(True)
-        )
+        probe.listen(JointState, "joint_states", lambda m: seen.append(reader.read(m).stamp_ns), measurement_qos(True))
         transitions = Transitions(probe.node, ("controller", "planner", "identifier"))
 
         def wish(text: str) -> None:
@@ -228,9 +210,7 @@ def test_whatever_people_ask_for_time_goes_on(tmp_path: Path) -> None:
                 with Probe() as other:
                     fresh = Transitions(other.node, (node,))
                     fresh.ask(node, transition)
-                    other.wait(
-                        lambda: fresh.answer(node) is not None, f"{text}: {processes[node].log[-1500:]}"
-                    )
+                    other.wait(lambda: fresh.answer(node) is not None, f"{text}: {processes[node].log[-1500:]}")
 
         probe.wait(lambda: lab.moving(), "motion")
         made = []
@@ -269,14 +249,12 @@ def test_a_stop_in_motion_does_not_stop_time(tmp_path: Path) -> None:
             assert lab.call("controller/stop").success
             stopped = lab.seen[-1].stamp_ns
             probe.wait(
-                lambda stopped=stopped: lab.seen[-1].stamp_ns > stopped + 1_200_000_000,
-                "simulated time to go on",
+                lambda stopped=stopped: lab.seen[-1].stamp_ns > stopped + 1_200_000_000, "simulated time to go on"
             )
             # However often the planner looks for another way from there: it was stopped.
             at_rest = len(lab.seen)
             probe.wait(
-                lambda stopped=stopped: lab.seen[-1].stamp_ns > stopped + 2_400_000_000,
-                "simulated time to go on",
+                lambda stopped=stopped: lab.seen[-1].stamp_ns > stopped + 2_400_000_000, "simulated time to go on"
             )
             assert all(np.all(sample.qd == 0.0) for sample in lab.seen[at_rest:])
             assert probe.state() == "holding"
@@ -299,10 +277,7 @@ def test_a_controller_that_was_held_up_finds_a_plant_that_went_on_alone(tmp_path
             told: list[str] = []
             probe.diagnostics.pop("controller")
             probe.listen(
-                JointState,
-                "joint_states",
-                lambda m, told=told: told.append(m.header.frame_id),
-                measurement_qos(True),
+                JointState, "joint_states", lambda m, told=told: told.append(m.header.frame_id), measurement_qos(True)
             )
             processes["controller"].send(signal.SIGSTOP)
             probe.wait(lambda told=told: told.count(NOT_AWAITED) > 100, "a plant that goes on alone")
@@ -319,9 +294,7 @@ def test_a_controller_that_was_held_up_finds_a_plant_that_went_on_alone(tmp_path
     assert np.all(np.abs(plant["q"] - plant["q"][0]) < 0.01)
 
 
-def test_the_hand_lets_go_and_takes_up_while_the_arm_holds_and_a_new_plant_is_a_clear_fault(
-    tmp_path: Path,
-) -> None:
+def test_the_hand_lets_go_and_takes_up_while_the_arm_holds_and_a_new_plant_is_a_clear_fault(tmp_path: Path) -> None:
     nodes = {"plant": NODES["plant"], "controller": {"await_plans": False, "await_bounds": False}}
     with running(tmp_path, nodes, MANY) as processes, Probe() as probe:
         lab = Lab(tmp_path, processes, probe, MANY)

@@ -60,14 +60,10 @@ def call(probe: Probe, service: str) -> Any:
     return answer.result()
 
 
-def test_a_tare_by_services_makes_the_next_identification_tighter_and_its_run_verifiable(
-    tmp_path: Path,
-) -> None:
+def test_a_tare_by_services_makes_the_next_identification_tighter_and_its_run_verifiable(tmp_path: Path) -> None:
     model = load_robot("kinova_gen3")
     theta_e, empty, loaded = logs(model)
-    node = {
-        "identifier": {"tare_file": str(tmp_path / "tare.npz"), "method": "lp", "start_on_activation": False}
-    }
+    node = {"identifier": {"tare_file": str(tmp_path / "tare.npz"), "method": "lp", "start_on_activation": False}}
     with running(tmp_path, node, UPDATE) as processes, Probe() as probe:
         processes["identifier"].wait_ready()
         boxes: list[Any] = []
@@ -98,9 +94,7 @@ def test_a_tare_by_services_makes_the_next_identification_tighter_and_its_run_ve
         box = boxes[-1].box
         assert processes["identifier"].end()[0] == 0
     assert np.all((box.payload_lower <= theta_e) & (theta_e <= box.payload_upper))
-    assert (
-        box.payload_upper[0] - box.payload_lower[0] < 0.5
-    )  # kg; 0.35 to 0.7 without a tare after so little motion
+    assert box.payload_upper[0] - box.payload_lower[0] < 0.5  # kg; 0.35 to 0.7 without a tare after so little motion
     assert (tmp_path / "log.npz").is_file()
     assert (tmp_path / "tare_log.npz").is_file()
     assert list(tmp_path.glob("certificate_0_*.json"))
@@ -111,10 +105,7 @@ def test_a_tare_that_must_not_be_used_is_refused_at_the_start(tmp_path: Path) ->
     bad.write_text("no tare")
     cases = {
         "broken": ({"tare_file": str(bad)}, "bad.npz: cannot be read"),
-        "missing": (
-            {"robot_settings": {"tare": {"file": "/nowhere/tare.npz"}}},
-            "/nowhere/tare.npz: no such file",
-        ),
+        "missing": ({"robot_settings": {"tare": {"file": "/nowhere/tare.npz"}}}, "/nowhere/tare.npz: no such file"),
         "method": ({"method": "guess"}, "method = 'guess': expected one of"),
     }
     for key, (parameters, text) in cases.items():

@@ -94,11 +94,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
         probe.listen(Float64MultiArray, "certificate", certificates.append, LATCHED_INPUT)
         publishers = [
             probe.publisher(kind, topic)
-            for kind, topic in (
-                (JointTrajectory, "goal_joints"),
-                (PoseStamped, "goal_pose"),
-                (MarkerArray, "scene"),
-            )
+            for kind, topic in ((JointTrajectory, "goal_joints"), (PoseStamped, "goal_pose"), (MarkerArray, "scene"))
         ]
         probe.wait(lambda: probe.value("planner", "phase") == "over", "the exciting trajectory")
         desk = Desk(probe, processes, directory, seen, markers, certificates, *publishers)
@@ -121,9 +117,7 @@ def pose(position: np.ndarray, orientation: tuple[float, ...], frame: str = "wor
     return message
 
 
-def box(
-    xyz: tuple[float, ...], size: float = 0.1, frame: str = "world", number: int = 0, **more: Any
-) -> Marker:
+def box(xyz: tuple[float, ...], size: float = 0.1, frame: str = "world", number: int = 0, **more: Any) -> Marker:
     marker = Marker(ns="table", id=number, type=Marker.CUBE, action=Marker.ADD, **more)
     marker.header.frame_id = frame
     marker.pose.position.x, marker.pose.position.y, marker.pose.position.z = xyz
@@ -242,9 +236,7 @@ def test_the_scene_changes_at_rest_and_what_is_in_the_way_is_the_reason(desk: De
 
     desk.scene.publish(MarkerArray(markers=[box(tuple(tool)), box((2.0, 0.0, 0.5), number=1)]))
     desk.probe.wait(lambda: desk.probe.value("planner", "scene") == "open, 2 obstacles", "the scene")
-    desk.probe.wait(
-        lambda: len([m for m in desk.markers[-1].markers if m.ns == "obstacles"]) == 2, "its picture"
-    )
+    desk.probe.wait(lambda: len([m for m in desk.markers[-1].markers if m.ns == "obstacles"]) == 2, "its picture")
     desk.goal_joints.publish(waypoints(goal))
     desk.probe.spin(0.3)
     answer = desk.ask("plan")
@@ -269,9 +261,7 @@ def test_a_killed_solver_is_replaced_and_the_node_lives_on(desk: Desk) -> None:
     os.kill(before, signal.SIGKILL)
     desk.probe.wait(lambda: desk.refused("solver: failed") == 1, "the death to be told")
     assert "SIGKILL" in desk.probe.value("planner", "last refusal")
-    desk.probe.wait(
-        lambda: "None" not in desk.probe.value("planner", "solver") and solver() != before, "another"
-    )
+    desk.probe.wait(lambda: "None" not in desk.probe.value("planner", "solver") and solver() != before, "another")
     desk.probe.wait(lambda: desk.ask("plan").success, "a plan by the new one")
     # And in the middle of a task: the same question, asked again.
     os.kill(solver(), signal.SIGKILL)

@@ -19,18 +19,11 @@ from std_msgs.msg import Float64MultiArray, MultiArrayDimension
 from safe_sysid.nodes.common import messages
 from safe_sysid.nodes.common.answers import MessageRefusedError
 from safe_sysid.nodes.common.messages import CommandWriter, JointReader, read_command
-from safe_sysid.nodes.common.wire import (
-    CommandBytesReader,
-    CommandBytesWriter,
-    JointBytesReader,
-    JointBytesWriter,
-)
+from safe_sysid.nodes.common.wire import CommandBytesReader, CommandBytesWriter, JointBytesReader, JointBytesWriter
 
 JOINTS = ("joint_1", "joint_2", "elbow")
 STAMP = 1_700_000_000_123_456_789
-numbers = st.one_of(
-    st.floats(-1e3, 1e3), st.sampled_from([0.0, -0.0, np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324])
-)
+numbers = st.one_of(st.floats(-1e3, 1e3), st.sampled_from([0.0, -0.0, np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324]))
 
 
 def read(reader: Any, message: Any) -> tuple[str, Any]:

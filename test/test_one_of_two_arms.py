@@ -32,12 +32,7 @@ needs_package = pytest.mark.skipif(
 
 def write_two_armed(folder: Path) -> Path:
     """Two of the tutorial's arms on a torso that turns on a pillar; to the right one's flange a bracket is fixed."""
-    text = (
-        (ROOT / "docs" / "start" / "tutorial.md")
-        .read_text(encoding="utf-8")
-        .split("```xml\n")[1]
-        .split("```")[0]
-    )
+    text = (ROOT / "docs" / "start" / "tutorial.md").read_text(encoding="utf-8").split("```xml\n")[1].split("```")[0]
     body = re.search(r"<robot[^>]*>(.*)</robot>", text, re.S)
     assert body is not None
     block = (
@@ -74,11 +69,7 @@ def two_armed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_two_armed(folder),
         folder / "right.yaml",
         NewArm(
-            payload_kg=2.0,
-            base_link="torso",
-            tip_link="right_tool0",
-            tool_frame="right_tool0",
-            simulated_drives=True,
+            payload_kg=2.0, base_link="torso", tip_link="right_tool0", tool_frame="right_tool0", simulated_drives=True
         ),
     )
     return folder / "right.yaml"
@@ -121,9 +112,7 @@ def test_a_payload_hangs_on_the_link_that_is_named(two_armed: Path) -> None:
     c, s = np.cos(0.3), np.sin(0.3)
     about_x = np.array([[1.0, 0.0, 0.0], [0.0, c, -s], [0.0, s, c]])
     c, s = np.cos(1.5), np.sin(1.5)
-    np.testing.assert_allclose(
-        turn, np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]]) @ about_x, atol=1e-12
-    )
+    np.testing.assert_allclose(turn, np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]]) @ about_x, atol=1e-12)
     shift = bracket.flange[0].T @ (bracket.payload_frame[1] - bracket.flange[1])
     np.testing.assert_allclose(shift, [0.02, 0.0, 0.05], atol=1e-12)
     for model in (tool, bracket):
@@ -143,9 +132,7 @@ def test_a_payload_hangs_on_the_link_that_is_named(two_armed: Path) -> None:
         theta = np.array(model.theta_nominal)
         last = model.layout.payload
         theta[last] = theta_e_with_payload(model, theta[last], load)
-        np.testing.assert_allclose(
-            theta[last][1:4] - model.theta_nominal[last][1:4], load.theta[0] * middle, atol=1e-9
-        )
+        np.testing.assert_allclose(theta[last][1:4] - model.theta_nominal[last][1:4], load.theta[0] * middle, atol=1e-9)
         alone = payload_bounds(model, theta[last] - 1e-9, theta[last], theta[last] + 1e-9)
         np.testing.assert_allclose(alone.nominal, load.theta, atol=1e-6)
         # MuJoCo's solids of it lie around the same point of the last link.
@@ -194,21 +181,7 @@ def test_one_arm_of_a_robot_with_two_goes_the_whole_way(
     file, run = str(tmp_path / f"{name}.yaml"), str(tmp_path / "run")
     links = ["--base-link", base, "--tip-link", tip]
     assert (
-        main(
-            [
-                "config",
-                "init",
-                "--urdf",
-                urdf,
-                *links,
-                "--payload-kg",
-                mass,
-                "--simulated-drives",
-                "--out",
-                file,
-            ]
-        )
-        == 0
+        main(["config", "init", "--urdf", urdf, *links, "--payload-kg", mass, "--simulated-drives", "--out", file]) == 0
     )
     assert main(["config", "check", file]) == 0
     capsys.readouterr()

@@ -20,9 +20,7 @@ from safe_sysid.robot import RobotModel, load_robot, unchecked
 OPENING = [0.0] + 9 * [0.1]
 
 
-def finger(
-    rng: np.random.Generator, name: str, parent: str, kind: str, axis: str, limit: float, more: str = ""
-) -> str:
+def finger(rng: np.random.Generator, name: str, parent: str, kind: str, axis: str, limit: float, more: str = "") -> str:
     """A link with two shapes on a joint of the hand."""
     size = numbers(rng.uniform(0.01, 0.06, 3))
     return (
@@ -43,9 +41,7 @@ def hand(seed: int) -> str:
             finger(rng, "left", "forearm", "prismatic", "0 1 0", 0.1),
             finger(rng, "right", "forearm", "prismatic", "0 -1 0", 0.2, follow),
             finger(rng, "thumb", "forearm", "revolute", "1 0 0.3", 1.0),
-            finger(
-                rng, "tip", "thumb", "revolute", "0 1 0", 2.0, '<mimic joint="thumb_joint" multiplier="0.8"/>'
-            ),
+            finger(rng, "tip", "thumb", "revolute", "0 1 0", 2.0, '<mimic joint="thumb_joint" multiplier="0.8"/>'),
             finger(rng, "nail", "tip", "revolute", "0.2 0 1", 1.0),
         ]
     )
@@ -53,10 +49,7 @@ def hand(seed: int) -> str:
 
 LOCKED = {"left_joint": 0.02, "thumb_joint": 0.3, "nail_joint": 0.0}
 TRAVELS = {"left_joint": [0.0, 0.04], "thumb_joint": [-0.2, 0.9], "nail_joint": [-0.5, 0.5]}
-FOLLOWS = {
-    "right_joint": lambda p: -1.5 * p["left_joint"] + 0.01,
-    "tip_joint": lambda p: 0.8 * p["thumb_joint"],
-}
+FOLLOWS = {"right_joint": lambda p: -1.5 * p["left_joint"] + 0.01, "tip_joint": lambda p: 0.8 * p["thumb_joint"]}
 
 
 def arm_with_hand(folder: Path, seed: int, **payload: object) -> Path:
@@ -67,9 +60,7 @@ def arm_with_hand(folder: Path, seed: int, **payload: object) -> Path:
 def worst_outside(urdf: Path, model: RobotModel, opening: dict[str, float]) -> float:
     """How far corners of the URDF's own shapes, placed by Pinocchio, are outside of the bodies of their link, m."""
     oracle = pin.buildModelFromUrdf(str(urdf))
-    text = re.sub(
-        r"<collision>(?:(?!</collision>).)*<mesh.*?</collision>", "", urdf.read_text(), flags=re.DOTALL
-    )
+    text = re.sub(r"<collision>(?:(?!</collision>).)*<mesh.*?</collision>", "", urdf.read_text(), flags=re.DOTALL)
     shapes = pin.buildGeomFromUrdfString(oracle, text, pin.GeometryType.COLLISION)
     data, q = oracle.createData(), pin.neutral(oracle)
     opening = opening | {name: rule(opening) for name, rule in FOLLOWS.items() if name in oracle.names}
@@ -91,9 +82,7 @@ def worst_outside(urdf: Path, model: RobotModel, opening: dict[str, float]) -> f
             half = shape.geometry.halfLength
             points, radius = np.array([[0, 0, -half], [0, 0, half]], float), shape.geometry.radius
         for point in points @ place.rotation.T + place.translation:
-            worst = max(
-                worst, min(hull_distance(body.points, point[None]) + radius - body.radius for body in bodies)
-            )
+            worst = max(worst, min(hull_distance(body.points, point[None]) + radius - body.radius for body in bodies))
     return float(worst)
 
 

@@ -119,9 +119,7 @@ def test_versions_agree(setup_arguments: dict[str, Any], manifest: ElementTree.E
     assert len(versions) == 1, versions
 
 
-def test_ros_tools_accept_the_manifest(
-    setup_arguments: dict[str, Any], manifest: ElementTree.Element
-) -> None:
+def test_ros_tools_accept_the_manifest(setup_arguments: dict[str, Any], manifest: ElementTree.Element) -> None:
     """One thing that catkin_pkg refuses, and colcon quietly takes this for a plain Python package."""
     assert manifest.findtext("name") == setup_arguments["name"] == "safe_sysid"
     assert manifest.findtext("export/build_type") == "ament_python"
@@ -149,9 +147,7 @@ def third_party_imports() -> Iterator[tuple[str, str]]:
                     yield top, f"{path.relative_to(ROOT)}:{node.lineno}"
 
 
-def test_every_import_is_a_declared_dependency(
-    setup_arguments: dict[str, Any], manifest: ElementTree.Element
-) -> None:
+def test_every_import_is_a_declared_dependency(setup_arguments: dict[str, Any], manifest: ElementTree.Element) -> None:
     requirements = list(setup_arguments["install_requires"])
     for extra in ("ros", "sim", "view", "cluster", "learn"):
         requirements += setup_arguments["extras_require"][extra]
@@ -227,9 +223,7 @@ def test_tested_versions_are_within_the_declared_bounds(setup_arguments: dict[st
         ("", ["apt-get"], False),
     ],
 )
-def test_a_browser_is_installed_for_ci_alone(
-    tmp_path: Path, ci: str, programs: list[str], wanted: bool
-) -> None:
+def test_a_browser_is_installed_for_ci_alone(tmp_path: Path, ci: str, programs: list[str], wanted: bool) -> None:
     for name in programs:
         (tmp_path / name).touch(0o755)
     program = "import machine; print(machine.browser_wanted())"
@@ -292,18 +286,7 @@ def wheel(tree: Path) -> Path:
     """A wheel built from the clone, without network."""
     pytest.importorskip("setuptools")
     pytest.importorskip("wheel")
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--no-deps",
-        "--no-build-isolation",
-        "-q",
-        "-w",
-        "out",
-        ".",
-    ]
+    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-q", "-w", "out", "."]
     result = subprocess.run(command, cwd=tree, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
     (built,) = (tree / "out").glob("*.whl")
@@ -313,16 +296,12 @@ def wheel(tree: Path) -> Path:
 @pytest.mark.slow
 def test_wheel_holds_code_files_and_scripts(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        names = {
-            re.sub(r"^safe_sysid-[^/]*\.data/data/", "<prefix>/", name): name for name in archive.namelist()
-        }
+        names = {re.sub(r"^safe_sysid-[^/]*\.data/data/", "<prefix>/", name): name for name in archive.namelist()}
         modules = {str(path.relative_to(ROOT)) for path in (ROOT / "safe_sysid").rglob("*.py")}
         assert modules <= set(names), "modules without __init__.py in their directory stay behind"
         assert "<prefix>/share/ament_index/resource_index/packages/safe_sysid" in names
         assert "<prefix>/share/safe_sysid/package.xml" in names
-        for path in (
-            path for top in ("config", "urdf") for path in (ROOT / top).rglob("*") if path.is_file()
-        ):
+        for path in (path for top in ("config", "urdf") for path in (ROOT / top).rglob("*") if path.is_file()):
             assert f"<prefix>/share/safe_sysid/{path.relative_to(ROOT)}" in names
         for node in NODES:
             member = archive.getinfo(names[f"<prefix>/lib/safe_sysid/{node}"])
@@ -334,9 +313,7 @@ def test_installed_package_finds_its_files(wheel: Path, tmp_path: Path) -> None:
     """Installed under a prefix, away from the clone: files and executables are where they are looked for."""
     prefix = tmp_path / "prefix"
     command = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "-q", "--ignore-installed"]
-    result = subprocess.run(
-        [*command, "--prefix", prefix, wheel], capture_output=True, text=True, cwd=tmp_path
-    )
+    result = subprocess.run([*command, "--prefix", prefix, wheel], capture_output=True, text=True, cwd=tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
     (package,) = prefix.glob("**/site-packages/safe_sysid") or prefix.glob("**/dist-packages/safe_sysid")
     program = (
@@ -346,12 +323,7 @@ def test_installed_package_finds_its_files(wheel: Path, tmp_path: Path) -> None:
     environment = dict(os.environ, PYTHONPATH=str(package.parent))
     environment.pop("AMENT_PREFIX_PATH", None)
     output = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=environment,
-        check=True,
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, env=environment, check=True
     )
     file, share, config = (Path(text) for text in json.loads(output.stdout))
     assert prefix in file.parents
@@ -382,15 +354,11 @@ def test_colcon_builds_an_ament_python_package(tree: Path, tmp_path: Path) -> No
     shutil.copytree(tree, workspace / "src" / "safe_sysid")
 
     def run(*arguments: str) -> str:
-        result = subprocess.run(
-            [*colcon, *arguments], cwd=workspace, capture_output=True, text=True, env=plain
-        )
+        result = subprocess.run([*colcon, *arguments], cwd=workspace, capture_output=True, text=True, env=plain)
         assert result.returncode == 0, result.stdout + result.stderr
         return result.stdout
 
-    plain = {
-        key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "AMENT_PREFIX_PATH")
-    }
+    plain = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "AMENT_PREFIX_PATH")}
     assert "(ros.ament_python)" in run("list")
     run("build", "--event-handlers", "console_direct+")
     installed = workspace / "install" / "safe_sysid"
@@ -413,9 +381,7 @@ def test_readme_starts_with_the_two_commands() -> None:
 
 def test_ci_calls_exactly_the_readme_command() -> None:
     lines = [line.strip() for line in (ROOT / ".ci" / "run").read_text().splitlines()]
-    commands = [
-        line for line in lines if line and not line.startswith(("#", "set ", "cd ", "export ", "exec <"))
-    ]
+    commands = [line for line in lines if line and not line.startswith(("#", "set ", "cd ", "export ", "exec <"))]
     assert commands == [bash_blocks()[1].strip()]
     for script in (".ci/run", "safe-sysid"):
         assert os.access(ROOT / script, os.X_OK), f"{script} is not executable"
@@ -435,12 +401,7 @@ def launch(clone: Path, *arguments: str, **environment: str) -> subprocess.Compl
     """Run ./safe-sysid of a clone with the Python of these tests."""
     env = {"PATH": "/usr/bin:/bin", "HOME": str(clone), "SAFE_SYSID_PYTHON": sys.executable, **environment}
     return subprocess.run(
-        [clone / "safe-sysid", *arguments],
-        env=env,
-        cwd="/",
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
+        [clone / "safe-sysid", *arguments], env=env, cwd="/", capture_output=True, text=True, stdin=subprocess.DEVNULL
     )
 
 
@@ -450,9 +411,7 @@ def ask(clone: Path, expression: str) -> str:
         f"import pathlib, sys; sys.path.insert(0, {str(clone / 'scripts' / 'bootstrap')!r}); import state;"
         f"venv = pathlib.Path({str(clone / '.venv')!r}); print({expression})"
     )
-    return subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    ).stdout.strip()
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def fake_environment(clone: Path) -> Path:
@@ -500,11 +459,7 @@ class TestLauncher:
     """./safe-sysid, started from another directory."""
 
     def test_without_a_package_index_fails_with_a_reason(self, bare_clone: Path) -> None:
-        dead = {
-            "PIP_INDEX_URL": "http://127.0.0.1:9/simple",
-            "PIP_RETRIES": "0",
-            "PIP_CONFIG_FILE": os.devnull,
-        }
+        dead = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "0", "PIP_CONFIG_FILE": os.devnull}
         result = launch(bare_clone, "demo", **dead)
         assert result.returncode == 1
         assert result.stderr.startswith("safe-sysid: setting up its environment")
@@ -536,9 +491,7 @@ class TestLauncher:
         other = tmp_path / "opt" / "ros" / "lib"
         other.mkdir(parents=True)
         (other / "librcl.so").touch()
-        result = launch(
-            bare_clone, "demo", LD_LIBRARY_PATH=f"{other}:/opt/x", AMENT_PREFIX_PATH=str(other.parent)
-        )
+        result = launch(bare_clone, "demo", LD_LIBRARY_PATH=f"{other}:/opt/x", AMENT_PREFIX_PATH=str(other.parent))
         assert result.stdout.strip().endswith(f"{venv}:/opt/x")
 
     @pytest.mark.parametrize("change", ["inputs", "clone", "extras", "state", "python"])

@@ -27,9 +27,7 @@ def box(link: str, size: str, xyz: str) -> str:
 
 
 def fixed(parent: str, child: str) -> str:
-    return (
-        f'<joint name="{child}_mount" type="fixed"><parent link="{parent}"/><child link="{child}"/></joint>'
-    )
+    return f'<joint name="{child}_mount" type="fixed"><parent link="{parent}"/><child link="{child}"/></joint>'
 
 
 #: A post on the pedestal, beside the turntable; a bracket on the turntable, which reaches over the post's place.
@@ -67,8 +65,7 @@ def test_only_the_two_links_of_a_joint_are_left_out_and_verdicts_name_them(tmp_p
     bodies = {body.name: body for body in model.bodies}
     apart = {pair for pair in model.allowed_pairs if len({bodies[name].joint for name in pair}) == 2}
     assert apart == {
-        frozenset(pair)
-        for pair in (("pedestal", "turntable"), ("turntable", "upper_arm"), ("upper_arm", "forearm"))
+        frozenset(pair) for pair in (("pedestal", "turntable"), ("turntable", "upper_arm"), ("upper_arm", "forearm"))
     }
     (line,) = unchecked(model)
     assert line.endswith("forearm - upper_arm, pedestal - turntable, turntable - upper_arm")

@@ -40,9 +40,7 @@ def test_log_cholesky_refuses_inconsistent_parameters() -> None:
 @given(etas)
 def test_pseudo_inertia_round_trip(eta: np.ndarray) -> None:
     theta = from_log_cholesky(eta)
-    np.testing.assert_allclose(
-        pseudo_inertia_to_theta(pseudo_inertia(theta)), theta, atol=1e-12 * np.abs(theta).max()
-    )
+    np.testing.assert_allclose(pseudo_inertia_to_theta(pseudo_inertia(theta)), theta, atol=1e-12 * np.abs(theta).max())
 
 
 @given(etas, st.integers(0, 2**31))
@@ -50,15 +48,11 @@ def test_transform_equals_pinocchio(eta: np.ndarray, seed: int) -> None:
     theta = from_log_cholesky(eta)
     rng = np.random.default_rng(seed)
     quaternion = rng.normal(size=4)
-    pose = pin.SE3(
-        pin.Quaternion(quaternion / np.linalg.norm(quaternion)).toRotationMatrix(), rng.uniform(-1, 1, 3)
-    )
+    pose = pin.SE3(pin.Quaternion(quaternion / np.linalg.norm(quaternion)).toRotationMatrix(), rng.uniform(-1, 1, 3))
     mass, com, inertia = com_and_inertia(theta)
     expected = pose.act(pin.Inertia(mass, com, inertia)).toDynamicParameters()
     np.testing.assert_allclose(
-        transform_inertial(pose.rotation, pose.translation, theta),
-        expected,
-        atol=1e-9 * np.abs(expected).max(),
+        transform_inertial(pose.rotation, pose.translation, theta), expected, atol=1e-9 * np.abs(expected).max()
     )
     np.testing.assert_allclose(inertia_from_com(mass, com, inertia), theta, atol=1e-9 * np.abs(theta).max())
 

@@ -97,9 +97,7 @@ def test_whatever_is_known_all_markers_are_added_or_deleted(mass, x, y, z, pad, 
     obey_the_rules(gone)
     assert {(m.ns, m.id) for m in array.markers} == {(m.ns, m.id) for m in gone.markers}
     assert all(m.action == Marker.DELETE for m in gone.markers)
-    assert all(
-        m.frame_locked and m.header.frame_id == "tool" for m in array.markers if m.action == Marker.ADD
-    )
+    assert all(m.frame_locked and m.header.frame_id == "tool" for m in array.markers if m.action == Marker.ADD)
 
 
 def test_the_box_that_is_drawn_holds_the_true_centre_and_its_edges_are_that_box() -> None:
@@ -126,9 +124,7 @@ def test_the_ellipsoid_stands_as_the_body_does() -> None:
     turn = Rotation.from_rotvec([0.3, -0.5, 0.9]).as_matrix()
     axes = np.array([0.02, 0.04, 0.08])
     squares = axes**2
-    payload = inertia_from_com(
-        2.0, [0.0, 0.0, 0.14], turn @ np.diag(0.4 * (squares.sum() - squares)) @ turn.T
-    )
+    payload = inertia_from_com(2.0, [0.0, 0.0, 0.14], turn @ np.diag(0.4 * (squares.sum() - squares)) @ turn.T)
     hand = model.theta_nominal[60:70]
     theta = hand + transform_inertial(*model.flange, payload)
     marker = payload_markers(payload_shapes(model, theta, theta, theta), "tool").markers[2]
@@ -157,9 +153,7 @@ def test_the_identifier_draws_the_prior_at_once_and_deletes_it_when_it_forgets(t
             process.wait_ready()
             for transition, count in (("configure", 1), ("cleanup", 2)):
                 transitions.ask("identifier", transition)
-                probe.wait(
-                    lambda count=count: transitions.answer("identifier") and len(heard) >= count, "markers"
-                )
+                probe.wait(lambda count=count: transitions.answer("identifier") and len(heard) >= count, "markers")
     finally:
         process.end()
     prior, gone = heard

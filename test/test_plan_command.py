@@ -46,16 +46,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     there = ",".join(str(x) for x in (0.3, 0.26, 3.1416, -2.27, 0.2, 0.96, 1.2))
     out = folder / "run"
     status = call(
-        plan_command,
-        "--to",
-        there,
-        "--to",
-        "home",
-        "--out",
-        str(out),
-        "--json",
-        str(folder / "copy.json"),
-        "--quiet",
+        plan_command, "--to", there, "--to", "home", "--out", str(out), "--json", str(folder / "copy.json"), "--quiet"
     )
     assert status == 0
     return out
@@ -102,9 +93,7 @@ def test_one_file_is_checked_alone_and_a_forged_one_fails(
     assert "PASS: 1 plan" in capsys.readouterr().out
     forged = tmp_path / "plan_00001.json"
     forged.write_text(
-        (planned / "plan_00001.json")
-        .read_text()
-        .replace('"torque": {"smallest": ', '"torque": {"smallest": 1')
+        (planned / "plan_00001.json").read_text().replace('"torque": {"smallest": ', '"torque": {"smallest": 1')
     )
     assert call(verify_command, str(forged)) == 1
     assert "FAIL: plan_00001.json: sha256" in capsys.readouterr().out
@@ -180,9 +169,7 @@ def test_another_robot_or_scene_is_said(planned: Path, capsys: pytest.CaptureFix
     assert call(verify_command, str(planned), "--set", "uncertainty.relative=0.2") == 2
     assert "another robot, or with other settings" in capsys.readouterr().err
     capsys.readouterr()
-    assert call(verify_command, str(planned), "--lockstep") == 3, (
-        "the plans' own word for what is around them"
-    )
+    assert call(verify_command, str(planned), "--lockstep") == 3, "the plans' own word for what is around them"
     assert "CONDITIONAL" in capsys.readouterr().out
     assert call(verify_command, str(planned), "--scene", "stated", "--lockstep") == 0
     assert "as the file itself states it" in capsys.readouterr().out
@@ -229,9 +216,7 @@ def test_margins_of_distances_say_what_they_are_counted_from(
     """All that is printed, by both commands, is beyond the distance that the certificate asks for."""
     assert call(verify_command, str(around / "plan_00000.json"), "--scene", "six_boxes", "--lockstep") == 0
     out = capsys.readouterr().out
-    smallest = json.loads((around / "motion.json").read_text())["steps"][0]["margins"]["clearance"][
-        "smallest"
-    ]
+    smallest = json.loads((around / "motion.json").read_text())["steps"][0]["margins"]["clearance"]["smallest"]
     assert f"smallest margin: clearance over 5 mm {at_least(smallest, 4)} m" in out
     assert "m over 5 mm" in out
     goal = "0.03,0.26,3.1416,-2.27,0,0.96,1.5708"
@@ -301,11 +286,7 @@ def test_the_command_that_checks_names_what_is_not_the_default(tmp_path: Path) -
     parser = argparse.ArgumentParser()
     verify_command.configure(parser)
     options = parser.parse_args(words[2:])
-    assert (options.files, options.robot, options.scene) == (
-        [str(tmp_path / "a b")],
-        "my/arm.yaml",
-        "six_boxes",
-    )
+    assert (options.files, options.robot, options.scene) == ([str(tmp_path / "a b")], "my/arm.yaml", "six_boxes")
     assert options.lockstep
     read = dict(text.split("=", 1) for text in options.set)
     assert {key: yaml.safe_load(text) for key, text in read.items()} == settings
@@ -326,23 +307,17 @@ def test_the_help_shows_examples() -> None:
 
 
 @pytest.mark.slow
-def test_trajectories_for_the_arm_teach_about_the_arm(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_trajectories_for_the_arm_teach_about_the_arm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Base parameters of the arm are better conditioned along them than along those for a payload."""
     model = load_robot("three_joint")
     independent, worth = base_of(model).independent, {}
     for what in ("--excite", "--excite-arm"):
         out = tmp_path / what
-        assert (
-            call(plan_command, what, "4", "--robot", "three_joint", "--scene", "open", "--out", str(out)) == 0
-        )
+        assert call(plan_command, what, "4", "--robot", "three_joint", "--scene", "open", "--out", str(out)) == 0
         rows = []
         for path in sorted(out.glob("plan_*.json")):
             x = read_plan(path).plan.trajectory.states(np.linspace(0.0, 1.5, 75))
-            rows.append(
-                dynamics_of(model.kinematics).torque_regressor(x[:, 0], x[:, 1], x[:, 2])[..., independent]
-            )
+            rows.append(dynamics_of(model.kinematics).torque_regressor(x[:, 0], x[:, 1], x[:, 2])[..., independent])
         columns = np.concatenate(rows).reshape(-1, len(independent))
         worth[what] = np.linalg.cond(columns / np.linalg.norm(columns, axis=0))
     assert worth["--excite-arm"] < 0.5 * worth["--excite"]

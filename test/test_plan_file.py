@@ -56,12 +56,7 @@ def box_of(model: RobotModel, seq: int = 1) -> ParameterBox:
 
 
 def plan_from(
-    model: RobotModel,
-    state: np.ndarray,
-    k: np.ndarray,
-    box: ParameterBox,
-    sequence: int = 0,
-    time: float = 0.0,
+    model: RobotModel, state: np.ndarray, k: np.ndarray, box: ParameterBox, sequence: int = 0, time: float = 0.0
 ) -> Plan:
     settings = model.settings.planner
     family = TrajectoryFamily(state, np.full(model.n, settings.k_range), settings.t_f)
@@ -72,18 +67,14 @@ def at_rest(q: np.ndarray) -> np.ndarray:
     return np.stack([q, 0.0 * q, 0.0 * q])
 
 
-def written(
-    path: Path, plan: Plan, model: RobotModel, box: ParameterBox, scene: Scene, gains: ControllerGains
-) -> Path:
+def written(path: Path, plan: Plan, model: RobotModel, box: ParameterBox, scene: Scene, gains: ControllerGains) -> Path:
     certificate = verify_plan(plan, model, box, scene, gains, intervals=CELLS)
     assert certificate.ok, certificate.status
     return write_plan(path, plan, certificate, model, box, scene, gains, intervals=CELLS)
 
 
 @pytest.fixture(scope="module")
-def good(
-    tmp_path_factory: pytest.TempPathFactory, model: RobotModel, scene: Scene, gains: ControllerGains
-) -> Path:
+def good(tmp_path_factory: pytest.TempPathFactory, model: RobotModel, scene: Scene, gains: ControllerGains) -> Path:
     k = np.array([0.05, -0.08, 0.03, 0.06, -0.1, 0.09, 0.1])
     box = box_of(model)
     plan = plan_from(model, at_rest(scene.start_for(model)), k, box)
@@ -130,14 +121,10 @@ def test_a_plan_comes_back_bit_by_bit_and_is_certified_again(
     for name in FAMILIES:
         claimed, found = file.claims[name].value, report.certificate.families[name].value
         assert claimed <= found <= claimed + 3e-9 * (1.0 + found)
-    assert PlanChecker(lockstep=True).check(good).passed, (
-        "the packaged robot and scene are those that the file names"
-    )
+    assert PlanChecker(lockstep=True).check(good).passed, "the packaged robot and scene are those that the file names"
 
 
-def test_without_directions_the_library_proposes_new_ones(
-    good: Path, tmp_path: Path, checker: PlanChecker
-) -> None:
+def test_without_directions_the_library_proposes_new_ones(good: Path, tmp_path: Path, checker: PlanChecker) -> None:
     def without(content: Content) -> None:
         content["witness"] = None
 
@@ -152,9 +139,7 @@ def test_a_claim_may_be_modest(good: Path, tmp_path: Path, checker: PlanChecker)
     assert outcome(checker, forged(good, tmp_path / "plan.json", modest)) == ""
 
 
-def test_real_time_gains_are_synthesised_for_real_time(
-    tmp_path: Path, model: RobotModel, checker: PlanChecker
-) -> None:
+def test_real_time_gains_are_synthesised_for_real_time(tmp_path: Path, model: RobotModel, checker: PlanChecker) -> None:
     gains, scene, box = design_gains(model), load_scene("open"), box_of(model)
     q = np.array([0.0, 0.26, 3.1416, -2.27, 0.0, 0.96, 1.5708])
     plan = plan_from(model, at_rest(q), np.full(model.n, 0.02), box)
@@ -176,9 +161,7 @@ def test_a_file_does_not_choose_the_timing(
     assert "gains.timing = 'lock-step'" in reason
     assert "--lockstep" in reason
     assert not PlanChecker().check(good).passed
-    assert any(
-        "the plant waits for every command (lock-step)" in line for line in checker.check(good).assumed
-    )
+    assert any("the plant waits for every command (lock-step)" in line for line in checker.check(good).assumed)
     lying = forged(good, tmp_path / "plan.json", _set("gains", "timing", value="real-time"))
     assert "gains: other than" in outcome(PlanChecker(model, scene), lying)
     assert "timing" in outcome(checker, lying)
@@ -412,9 +395,7 @@ def test_a_stated_scene_is_believed_only_if_asked_for(good: Path, tmp_path: Path
     report = believing.check(good)
     assert report.passed
     assert any("as the file itself states" in line for line in report.assumed)
-    assert "ground" in outcome(
-        believing, forged(good, path, _set("scene", "obstacles", "ground", "points", value=[]))
-    )
+    assert "ground" in outcome(believing, forged(good, path, _set("scene", "obstacles", "ground", "points", value=[])))
 
 
 # -- what must not be written -----------------------------------------------------------------------------------------
@@ -467,9 +448,7 @@ def reported(*plans: Plan) -> list[PlanReport]:
     return [PlanReport(file.path, None, file) for file in files]  # type: ignore[arg-type]
 
 
-def test_every_plan_of_a_run_begins_where_an_earlier_one_leaves_the_arm(
-    model: RobotModel, scene: Scene
-) -> None:
+def test_every_plan_of_a_run_begins_where_an_earlier_one_leaves_the_arm(model: RobotModel, scene: Scene) -> None:
     box, k = box_of(model), np.full(model.n, 0.05)
     here = scene.start_for(model)
     first = plan_from(model, at_rest(here), k, box)
@@ -520,9 +499,7 @@ def test_a_plan_out_of_its_run_may_begin_in_motion_but_that_is_said(model: Robot
 
 def test_plans_of_a_run_are_of_one_robot_scene_and_timing(good: Path, tmp_path: Path) -> None:
     def other(section: str, *keys: Any, value: Any) -> PlanReport:
-        return PlanReport(
-            good, None, read_plan(forged(good, tmp_path / "o.json", _set(section, *keys, value=value)))
-        )
+        return PlanReport(good, None, read_plan(forged(good, tmp_path / "o.json", _set(section, *keys, value=value))))
 
     mine = PlanReport(good, None, read_plan(good))
     assert mixture_problem([mine, mine, mine]) is None
@@ -561,9 +538,7 @@ def test_a_box_needs_bounds_that_are_proved(good: Path, checker: PlanChecker, mo
     assert not ground.proved
 
 
-def test_bounds_of_another_robot_prove_nothing_for_a_plan(
-    good: Path, checker: PlanChecker, model: RobotModel
-) -> None:
+def test_bounds_of_another_robot_prove_nothing_for_a_plan(good: Path, checker: PlanChecker, model: RobotModel) -> None:
     """The same arm under other assumptions is another one: its bounds hold only where those are true."""
     report, box = checker.check(good), box_of(model)
     other = load_robot("kinova_gen3", **{"measurement.torque_abs": 0.01})

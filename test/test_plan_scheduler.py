@@ -186,9 +186,7 @@ def test_at_rest_nobody_waits_for_long_nor_in_vain(clock: Any) -> None:
 
 
 @pytest.mark.parametrize("ahead", [-990.0, 1e9])
-def test_stamps_of_a_plan_are_of_the_nodes_clock_deadlines_of_the_monotonic_one(
-    clock: Any, ahead: float
-) -> None:
+def test_stamps_of_a_plan_are_of_the_nodes_clock_deadlines_of_the_monotonic_one(clock: Any, ahead: float) -> None:
     """Simulated time begins anywhere."""
     world = clock(World(lockstep=False, ahead=ahead))
     world.reference(world.now_ns())
@@ -287,9 +285,7 @@ def test_a_solver_that_dies_is_asked_again_and_what_was_certified_before_is_not_
 
 
 @pytest.mark.parametrize("starting", [False, True])
-def test_nothing_changes_while_the_arm_moves_even_where_its_reference_stands_still(
-    clock: Any, starting: bool
-) -> None:
+def test_nothing_changes_while_the_arm_moves_even_where_its_reference_stands_still(clock: Any, starting: bool) -> None:
     """At the first instant of a motion the reference has no speed yet; of the last plan's too."""
     world = clock(World(lockstep=False, plans=1))
     assert world.scheduler.not_at_rest()
@@ -414,9 +410,7 @@ def test_after_the_identification_to_the_goal_in_simulated_time_that_everyone_kn
     world = World(lockstep=True, plans=1, then_goal=goal)
     world.reference(10_000_000)
     world.say_event("done", 0.5)
-    world.follow(
-        T_P
-    )  # plan 0 begins: nothing follows at its hand-over, but the task after rest and all of its data
+    world.follow(T_P)  # plan 0 begins: nothing follows at its hand-over, but the task after rest and all of its data
     end = T_P + T_F
     begins = end + S // 4 + T_P
     assert world.nothing == [(2 * T_P, begins)]
@@ -447,9 +441,7 @@ def test_a_task_looks_for_other_ways_and_says_why_it_gives_up() -> None:
     for _ in range(3):
         world.say_event("done", None, progress=stuck)
         assert world.scheduler.busy
-    world.say_event(
-        "done", None, progress=TaskProgress(TaskStatus.REFUSED, ("goal: stuck",), 0, 1.0, False, False)
-    )
+    world.say_event("done", None, progress=TaskProgress(TaskStatus.REFUSED, ("goal: stuck",), 0, 1.0, False, False))
     assert answers == [(False, "refused; goal: stuck")]
     assert world.nothing[1:] == [(S + T_P, None)]
     assert world.scheduler.outcome == "refused; goal: stuck"

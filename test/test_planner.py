@@ -32,10 +32,7 @@ def at_rest(q: np.ndarray) -> np.ndarray:
 
 
 def shrunk(box: ParameterBox, share: float, seq: int) -> ParameterBox:
-    middle, radius = (
-        0.5 * (box.payload_lower + box.payload_upper),
-        0.5 * (box.payload_upper - box.payload_lower),
-    )
+    middle, radius = (0.5 * (box.payload_lower + box.payload_upper), 0.5 * (box.payload_upper - box.payload_lower))
     return box.with_payload(middle - share * radius, middle + share * radius, seq)
 
 
@@ -92,9 +89,7 @@ def test_same_seed_same_plans_and_another_seed_others(model: RobotModel, gains: 
     assert not np.array_equal(plan(1), plan(2))
 
 
-def test_start_inside_an_obstacle_is_refused_with_the_culprits(
-    model: RobotModel, gains: ControllerGains
-) -> None:
+def test_start_inside_an_obstacle_is_refused_with_the_culprits(model: RobotModel, gains: ControllerGains) -> None:
     """The arm's home pose reaches into the middle post of the published scene."""
     planner = Planner(model, load_scene("six_boxes"), gains)
     result = planner.plan_next(at_rest(np.array(model.settings.home)), 0.0, model.arm_prior, 0)
@@ -104,9 +99,7 @@ def test_start_inside_an_obstacle_is_refused_with_the_culprits(
     assert result.certificates == 0
 
 
-def test_start_that_cannot_be_held_is_refused_with_joint_and_torque(
-    model: RobotModel, gains: ControllerGains
-) -> None:
+def test_start_that_cannot_be_held_is_refused_with_joint_and_torque(model: RobotModel, gains: ControllerGains) -> None:
     stretched = np.array([0.0, 1.5, 0.0, 0.0, 0.0, 0.0, 0.0])
     result = Planner(model, load_scene("open"), gains).plan_next(at_rest(stretched), 0.0, model.arm_prior, 0)
     assert result.status is PlanStatus.START_REFUSED
@@ -134,21 +127,14 @@ def test_the_rest_of_the_plan_under_way_is_always_there_to_go_on_with(
     assert not np.any(hand_over_state(second.plan)[1:])
     # A third from there is a plan again, and moves.
     third = planner.plan_next(
-        hand_over_state(second.plan),
-        second.plan.hand_over_time,
-        box,
-        2,
-        second.plan,
-        calibration=second.calibration,
+        hand_over_state(second.plan), second.plan.hand_over_time, box, 2, second.plan, calibration=second.calibration
     )
     assert third.plan is not None
     assert np.abs(third.plan.k).max() > 0.1
 
 
 @pytest.mark.parametrize("t_p", [1.487, 1.4142])
-def test_the_rest_of_the_plan_holds_for_other_cells_too(
-    model: RobotModel, gains: ControllerGains, t_p: float
-) -> None:
+def test_the_rest_of_the_plan_holds_for_other_cells_too(model: RobotModel, gains: ControllerGains, t_p: float) -> None:
     """A hand-over in the middle of a cell: the rest is certified on cells that lie elsewhere (real certificate)."""
     scene, box = load_scene("six_boxes"), model.arm_prior
     settings = model.settings.planner.model_copy(update={"t_p": t_p})
@@ -262,18 +248,14 @@ def test_a_new_payload_forgets_the_old_ones_information(model: RobotModel, gains
 def test_verdict_is_the_certificate(model: RobotModel, gains: ControllerGains) -> None:
     scene = load_scene("six_boxes")
     planner = planner_with(model, gains, True)
-    plan = planner.plan_next(
-        at_rest(scene.start_for(model)), 0.0, model.arm_prior, 0, budget=Budget(20, 3)
-    ).plan
+    plan = planner.plan_next(at_rest(scene.start_for(model)), 0.0, model.arm_prior, 0, budget=Budget(20, 3)).plan
     assert plan is not None
     certificate = verify_plan(plan, model, model.arm_prior, scene, gains, intervals=32)
     verdict = verdict_of(certificate, gains)
     assert verdict.certified == certificate.ok
     for name in ("position", "torque", "clearance", "self_clearance"):
         assert np.min(verdict.margins[name]) == certificate.families[name].value
-    shares = dict(
-        zip(certificate.labels["tracking"], certificate.margins["tracking"].min(axis=0), strict=True)
-    )
+    shares = dict(zip(certificate.labels["tracking"], certificate.margins["tracking"].min(axis=0), strict=True))
     a = gains.assumptions
     assert verdict.margins["tracking"][0] == pytest.approx(shares["uncertainty", ""] * a.uncertainty)
     assert verdict.margins["inertia"][0] == shares["inertia", ""]
@@ -311,14 +293,7 @@ def test_stop_rule(model: RobotModel) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [
-        {"cost": "speed"},
-        {"starts": 0},
-        {"keep": -1},
-        {"certificates": 0},
-        {"patience": 0},
-        {"reserve_s": -1.0},
-    ],
+    [{"cost": "speed"}, {"starts": 0}, {"keep": -1}, {"certificates": 0}, {"patience": 0}, {"reserve_s": -1.0}],
 )
 def test_options_are_checked(changes: dict[str, object]) -> None:
     with pytest.raises(PlanError, match=next(iter(changes))):

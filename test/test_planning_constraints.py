@@ -27,9 +27,7 @@ def constraints(model: RobotModel, scene: Scene, moving: bool = False, **changes
     motion = rng.uniform(-0.2, 0.2, (2, model.n)) if moving else np.zeros((2, model.n))
     family = TrajectoryFamily(np.stack([scene.start_for(model), *motion]), 0.785, 3.0)
     gains = design_gains(model, lockstep=True)
-    return FastConstraints(
-        model, model.arm_prior, gains, family, Proximity.build(model, scene), 0.005, **changes
-    )
+    return FastConstraints(model, model.arm_prior, gains, family, Proximity.build(model, scene), 0.005, **changes)
 
 
 unit = st.floats(-1.0, 1.0, allow_nan=False)
@@ -47,9 +45,7 @@ def test_every_k_gives_a_connected_trajectory_that_ends_at_rest(k: list[float], 
     assert np.allclose(first.parameter(first.goal(k)), k, atol=1e-12)
 
 
-@given(
-    st.lists(st.floats(-2, 2), min_size=6, max_size=6), st.floats(-0.5, 0.5).filter(lambda x: abs(x) > 1e-3)
-)
+@given(st.lists(st.floats(-2, 2), min_size=6, max_size=6), st.floats(-0.5, 0.5).filter(lambda x: abs(x) > 1e-3))
 def test_zero_is_the_smoothest_way_to_rest(start: list[float], k: float) -> None:
     """No other end has a smaller integral of squared jerk."""
     family = TrajectoryFamily(np.array(start).reshape(3, 2), 1.0, 2.0)
@@ -103,9 +99,7 @@ def test_a_tail_goes_on_as_the_plan_before_did(seed: int, until: float) -> None:
     assert np.allclose(trajectory.knots[-1, 0], along.goal(k), atol=1e-14)
     # Linear in k between the knots too, and what the sampler says.
     move = trajectory.states(t)[:, :3] - along.trajectory(np.zeros(4)).states(t)[:, :3]
-    assert np.allclose(
-        move, (shape(t / 3.0)[:3] / 3.0 ** np.arange(3)[:, None]).T[:, :, None] * along.k_range * k
-    )
+    assert np.allclose(move, (shape(t / 3.0)[:3] / 3.0 ** np.arange(3)[:, None]).T[:, :, None] * along.k_range * k)
     for order, found in enumerate((*along.sampler(t)(k), along.sampler(t).jerk(k[None]))):
         assert np.allclose(found, trajectory.states(t)[:, order], atol=1e-9)
     # And so on: the next tail, half a plan later, has no more knots than that.
@@ -139,9 +133,7 @@ def test_margins_are_those_of_direct_evaluation(model: RobotModel) -> None:
     )
     worst = np.abs(regressor @ box.mid) + np.abs(regressor) @ box.rad
     assert np.allclose(raw["torque"], (model.limits.torque - worst).min(axis=0))
-    assert np.all(
-        raw["torque"] <= (model.limits.torque - np.abs(regressor @ corners.T).max(axis=(0, 2))) + 1e-9
-    )
+    assert np.all(raw["torque"] <= (model.limits.torque - np.abs(regressor @ corners.T).max(axis=(0, 2))) + 1e-9)
     exact = np.sqrt((np.square(np.abs(regressor) @ box.rad) / c.gains.inertia_lower).sum(axis=1))
     assert raw["tracking"][0] == pytest.approx(a.uncertainty - exact.max())
     assert np.allclose(raw["jerk"], (a.jerk - np.abs(x[:, 3])).min(axis=0))
@@ -203,9 +195,7 @@ def test_slopes_of_torque_and_measure_on_random_states(model: RobotModel) -> Non
             expected = ((up - down) / 2e-6)[at, np.arange(7)]
             close = np.isclose(torque[:, :, order, i], expected, rtol=1e-4, atol=1e-4)
             assert close.mean() > 0.95, "a corner of the box may change within the step"
-            assert np.allclose(
-                measure[:, order, i], ((up_measure - down_measure) / 2e-6)[at[:, 0]], atol=1e-4
-            )
+            assert np.allclose(measure[:, order, i], ((up_measure - down_measure) / 2e-6)[at[:, 0]], atol=1e-4)
 
 
 @pytest.mark.parametrize("moving", [False, True])
@@ -267,9 +257,7 @@ def test_calibration_reproduces_the_certificate(model: RobotModel) -> None:
     for name, x in far.items():
         assert np.array_equal(calibrated.reserve[name][x], c.reserve[name][x])
     # The vector seen by the optimiser then has its worst entry where the certificate has it.
-    worst = min(
-        float(np.min((certified[n] / c.scale[n])[np.isfinite(certified[n])], initial=10.0)) for n in certified
-    )
+    worst = min(float(np.min((certified[n] / c.scale[n])[np.isfinite(certified[n])], initial=10.0)) for n in certified)
     assert calibrated.values(k).min() == pytest.approx(worst, abs=1e-9)
 
 

@@ -12,11 +12,7 @@ from arm_factory import random_arm
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.costs.condition import ConditionCost, payload_scale
-from safe_sysid.planning.costs.excitation import (
-    payload_regressor,
-    payload_regressor_gradient,
-    regressor_gradient,
-)
+from safe_sysid.planning.costs.excitation import payload_regressor, payload_regressor_gradient, regressor_gradient
 from safe_sysid.planning.costs.joint_set import KINDS, InformationCost
 from safe_sysid.planning.optimiser.family import TrajectoryFamily
 from safe_sysid.robot.loading import load_robot
@@ -81,9 +77,7 @@ def condition_cost(rng: np.random.Generator, n: int = 7, **changes: object) -> C
 @pytest.mark.parametrize("window", [1, 8])
 @pytest.mark.parametrize("horizon", [1.5, 3.0])
 def test_condition_number_is_that_of_the_stacked_rows(window: int, horizon: float) -> None:
-    cost = condition_cost(
-        np.random.default_rng(3), window=window, horizon=horizon, executed=np.zeros((10, 10))
-    )
+    cost = condition_cost(np.random.default_rng(3), window=window, horizon=horizon, executed=np.zeros((10, 10)))
     k = np.linspace(-0.7, 0.9, 7)
     t = (np.arange(128) + 0.5) * horizon / 128
     x = cost.family.trajectory(k).states(t)
@@ -105,9 +99,7 @@ def test_windowed_rows_are_the_momentum_equation() -> None:
     for i in (0, 7, 14):
         t = np.linspace(0.1 * i, 0.1 * (i + 1), 2001)
         x = trajectory.states(t)
-        change = np.diff(
-            dynamics_of(cost.kinematics).momentum_regressor(x[[0, -1], 0], x[[0, -1], 1]), axis=0
-        )[0]
+        change = np.diff(dynamics_of(cost.kinematics).momentum_regressor(x[[0, -1], 0], x[[0, -1], 1]), axis=0)[0]
         rate = np.trapezoid(dynamics_of(cost.kinematics).momentum_rate_regressor(x[:, 0], x[:, 1]), t, axis=0)
         assert np.allclose(rows[i], ((change - rate) / 0.1)[:, e], atol=1e-5)
 
@@ -120,9 +112,7 @@ def test_condition_gradient(window: int) -> None:
         k = rng.uniform(-1, 1, 7)
         value, gradient = cost.value_and_gradient(k)
         assert value == pytest.approx(cost.value(k), rel=1e-12)
-        assert np.allclose(
-            gradient, differences(cost.value, k), rtol=1e-4, atol=1e-5 * np.abs(gradient).max()
-        )
+        assert np.allclose(gradient, differences(cost.value, k), rtol=1e-4, atol=1e-5 * np.abs(gradient).max())
 
 
 def test_gradient_exists_at_repeated_singular_values() -> None:
@@ -133,9 +123,7 @@ def test_gradient_exists_at_repeated_singular_values() -> None:
     assert np.isfinite(value)
     assert np.allclose(gradient, differences(cost.value, k, 1e-4), atol=1e-9)
     still = condition_cost(np.random.default_rng(6), executed=np.zeros((10, 10)))
-    at_rest = dataclasses.replace(
-        still, family=TrajectoryFamily(still.family.start * [[1], [0], [0]], 0.5, 3.0)
-    )
+    at_rest = dataclasses.replace(still, family=TrajectoryFamily(still.family.start * [[1], [0], [0]], 0.5, 3.0))
     value, gradient = at_rest.value_and_gradient(np.zeros(7))
     assert np.isfinite(value)
     assert np.all(np.isfinite(gradient))
@@ -159,9 +147,7 @@ def test_executed_information_steers_to_what_is_weak() -> None:
     # What k adds about the last parameter when the others are known: the Schur complement.
     totals = [cost.total(k) for k in ks]
     told = [g[9, 9] - g[9, :9] @ np.linalg.solve(g[:9, :9], g[:9, 9]) for g in totals]
-    order = np.corrcoef(np.argsort(np.argsort([cost.value(k) for k in ks])), np.argsort(np.argsort(told)))[
-        0, 1
-    ]
+    order = np.corrcoef(np.argsort(np.argsort([cost.value(k) for k in ks])), np.argsort(np.argsort(told)))[0, 1]
     assert order < -0.95
 
 
@@ -194,9 +180,7 @@ def test_joint_set_costs_are_those_of_the_equations(gen3: RobotModel, kind: str)
     t = (np.arange(60) + 0.5) * 1.5 / 60
     x = cost.family.trajectory(k).states(t)
     regressor = dynamics_of(gen3.kinematics).torque_regressor(x[:, 0], x[:, 1], x[:, 2])
-    square = np.einsum(
-        "kjp,pq,kjq->kj", regressor, np.outer(box.mid, box.mid) + np.diag(box.rad**2) / 3, regressor
-    )
+    square = np.einsum("kjp,pq,kjq->kj", regressor, np.outer(box.mid, box.mid) + np.diag(box.rad**2) / 3, regressor)
     error = m.torque_abs + m.torque_rel * np.sqrt(square).reshape(15, 4, 7).mean(axis=1)
     rows = (regressor.reshape(15, 4, 7, 98).mean(axis=1) / error[..., None]).reshape(-1, 98)
     radius = np.maximum(prior.rad, 1e-9)
@@ -236,9 +220,7 @@ def test_information_gradient(gen3: RobotModel, kind: str) -> None:
         k = rng.uniform(-1, 1, 7)
         value, gradient = cost.value_and_gradient(k)
         assert value == pytest.approx(cost.value(k), rel=1e-12)
-        assert np.allclose(
-            gradient, differences(cost.value, k, 1e-5), rtol=1e-4, atol=1e-5 * np.abs(gradient).max()
-        )
+        assert np.allclose(gradient, differences(cost.value, k, 1e-5), rtol=1e-4, atol=1e-5 * np.abs(gradient).max())
 
 
 def test_width_turns_to_the_interval_that_is_still_wide(gen3: RobotModel) -> None:

@@ -12,15 +12,7 @@ from hypothesis import strategies as st
 from simulation_support import random_arm
 
 from safe_sysid.errors import ParameterError, PlanError
-from safe_sysid.planning.costs import (
-    COST_NAMES,
-    CostContext,
-    CostMemory,
-    CostSpec,
-    GoalCost,
-    MixedCost,
-    build_cost,
-)
+from safe_sysid.planning.costs import COST_NAMES, CostContext, CostMemory, CostSpec, GoalCost, MixedCost, build_cost
 from safe_sysid.planning.optimiser.family import TrajectoryFamily
 from safe_sysid.robot.model import RobotModel
 

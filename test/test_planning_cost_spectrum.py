@@ -50,9 +50,7 @@ def test_values_are_those_of_the_singular_values(
 
 @pytest.mark.parametrize("function", [f for f, _, _ in FUNCTIONS])
 @pytest.mark.parametrize("spectrum", SPECTRA)
-def test_derivative_in_every_direction_also_at_repeated_eigenvalues(
-    function: Function, spectrum: np.ndarray
-) -> None:
+def test_derivative_in_every_direction_also_at_repeated_eigenvalues(function: Function, spectrum: np.ndarray) -> None:
     rng = np.random.default_rng(1)
     gram = rotated(spectrum, rng)
     slope = function(gram)[1]

@@ -53,9 +53,7 @@ class BusyMachine:
         return next_lesson(self.planner, *arguments, budget=budget, **more)
 
 
-def test_a_solver_that_only_has_time_for_rest_gives_no_lesson(
-    model: RobotModel, gains: ControllerGains
-) -> None:
+def test_a_solver_that_only_has_time_for_rest_gives_no_lesson(model: RobotModel, gains: ControllerGains) -> None:
     machine, start, box = BusyMachine(model, gains), at_rest(model), model.arm_prior
     told: list[PlannerResult] = []
     answer = machine.lesson(start, 0.0, box, 0, on_certified=told.append)
@@ -105,13 +103,7 @@ def test_without_a_deadline_the_search_goes_on_until_there_is_a_lesson(
 
 @pytest.mark.parametrize(
     ("k_range", "reach", "teaches"),
-    [
-        (0.5, 0.0, False),
-        (0.5, 0.0099, False),
-        (0.5, 0.0101, True),
-        (1e-4, 0.0009, False),
-        (1e-4, 0.0011, True),
-    ],
+    [(0.5, 0.0, False), (0.5, 0.0099, False), (0.5, 0.0101, True), (1e-4, 0.0009, False), (1e-4, 0.0011, True)],
 )
 def test_what_counts_as_moving(k_range: float, reach: float, teaches: bool) -> None:
     start = np.zeros((3, 2))
@@ -158,9 +150,7 @@ def test_intervals_that_motion_narrows_and_did_not_are_named() -> None:
     assert not_narrowed(model, *halves(model, 2)) == ["mcy"]
     assert not_narrowed(model, *halves(model, 0, 3)) == ["m", "mcz"]
     assert "nothing about mcy: still as wide as the prior" in why_taught_nothing(model, *halves(model, 2))
-    assert not_narrowed(model, *halves(model, 5, 8)) == [], (
-        "small inertias may be out of reach of a short run"
-    )
+    assert not_narrowed(model, *halves(model, 5, 8)) == [], "small inertias may be out of reach of a short run"
 
 
 def test_a_prior_that_is_tight_already_and_what_an_arm_cannot_show_is_no_failure(model: RobotModel) -> None:
@@ -168,10 +158,7 @@ def test_a_prior_that_is_tight_already_and_what_an_arm_cannot_show_is_no_failure
     width = np.array([0.02, 0.002, 0.002, 0.002, *(6 * [0.2])])
     tight = load_robot(
         "kinova_gen3",
-        **{
-            "payload.prior_lower": (middle - width).tolist(),
-            "payload.prior_upper": (middle + width).tolist(),
-        },
+        **{"payload.prior_lower": (middle - width).tolist(), "payload.prior_upper": (middle + width).tolist()},
     )
     prior = tight.arm_prior
     assert not_narrowed(tight, prior.payload_lower, prior.payload_upper) == []

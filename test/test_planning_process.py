@@ -121,13 +121,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-@pytest.mark.parametrize(
-    ("job", "said"),
-    [
-        (crash, "killed by SIGSEGV"),
-        (leave, "exit status 3"),
-    ],
-)
+@pytest.mark.parametrize(("job", "said"), [(crash, "killed by SIGSEGV"), (leave, "exit status 3")])
 def test_a_process_that_dies_is_told_and_replaced_and_set_up_again(
     shared: Owner, job: Callable[[Solver], Any], said: str
 ) -> None:

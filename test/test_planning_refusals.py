@@ -100,9 +100,7 @@ def test_the_last_resort_arrives_where_quick_margins_see_no_way(
         assert after.start_time >= before.end_time, "from rest to rest"
 
 
-def test_a_way_is_not_followed_up_to_where_it_cuts_a_corner(
-    three_joint: Arm, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_way_is_not_followed_up_to_where_it_cuts_a_corner(three_joint: Arm, monkeypatch: pytest.MonkeyPatch) -> None:
     """Poses 0.06 rad apart saw nothing of what is 0.02 rad thick; the arm was driven up to it, and stuck there."""
     model, gains = three_joint
     corner = Margin("clearance", "corner", "hand", -3e-4, 0.0)
@@ -129,10 +127,7 @@ def test_a_way_is_not_followed_up_to_where_it_cuts_a_corner(
 def test_a_refusal_names_what_is_in_the_way(three_joint: Arm) -> None:
     model, gains = three_joint
     thin, block = np.array([0.05, 0.8, 1.6]), np.array([0.5, 0.5, 0.3])
-    walls = [
-        SceneBox(name, np.array([0.0, y, 0.8]), np.zeros(3), thin)
-        for y, name in ((0.5, "left"), (-0.5, "right"))
-    ]
+    walls = [SceneBox(name, np.array([0.0, y, 0.8]), np.zeros(3), thin) for y, name in ((0.5, "left"), (-0.5, "right"))]
     scene = Scene("walls", (*walls, SceneBox("roof", np.array([0.0, 0.0, 0.95]), np.zeros(3), block)))
     start, goal = np.array([0.0, -0.3, 1.6]), np.array([np.pi, -0.3, 1.6])
     assert not start_check(model, model.arm_prior, scene, gains, start)
@@ -187,17 +182,12 @@ def _distance(point: np.ndarray, segment: np.ndarray) -> float:
 
 
 def _parted(rests: Callable[[np.ndarray], np.ndarray], turning: bool) -> tuple[Separation, ...]:
-    wall, post = (
-        Margin("clearance", "wall", "hand", -0.01, 0.0),
-        Margin("clearance", "post", "elbow", -0.2, 0.0),
-    )
+    wall, post = (Margin("clearance", "wall", "hand", -0.01, 0.0), Margin("clearance", "post", "elbow", -0.2, 0.0))
 
     def test(q: np.ndarray) -> tuple[np.ndarray, list[tuple[Margin, ...]]]:
         free = rests(q)
         # The post is in the way first and most often where the first joint is above -1, the wall everywhere.
-        against = [
-            () if ok else (post, wall) if a > -1.0 else (wall,) for ok, a in zip(free, q[:, 0], strict=True)
-        ]
+        against = [() if ok else (post, wall) if a > -1.0 else (wall,) for ok, a in zip(free, q[:, 0], strict=True)]
         return free, against
 
     start, goal, far = np.array([0.0, -1.0]), np.array([0.5, 1.0]), np.full(2, 3.0)
@@ -224,17 +214,12 @@ def test_a_refusal_names_an_angle_that_no_pose_passes() -> None:
 
 def test_a_refusal_names_few_constraints_of_which_each_pose_violates_one() -> None:
     inertia = Margin("tracking", "inertia", "", -0.02, 0.0)
-    box, floor = (
-        Margin("clearance", "box", "hand", -0.01, 0.0),
-        Margin("clearance", "floor", "hand", -0.1, 0.0),
-    )
+    box, floor = (Margin("clearance", "box", "hand", -0.01, 0.0), Margin("clearance", "floor", "hand", -0.1, 0.0))
 
     def test(q: np.ndarray) -> tuple[np.ndarray, list[tuple[Margin, ...]]]:
         return np.zeros(len(q), bool), [(inertia,) if a > 0.0 else (floor, box) for a in q[:, 0]]
 
-    running = separations(
-        test, *np.array([[0.0, -1.0], [0.0, 1.0], [-3.0, -3.0], [3.0, 3.0]]), np.zeros(2, bool), 1
-    )
+    running = separations(test, *np.array([[0.0, -1.0], [0.0, 1.0], [-3.0, -3.0], [3.0, 3.0]]), np.zeros(2, bool), 1)
     while True:
         try:
             next(running)

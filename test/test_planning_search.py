@@ -31,12 +31,8 @@ def make_problem(seed: int = 0, keep: int = 3) -> PlanProblem:
     start = np.zeros((3, 7))
     start[0] = scene.start_for(model)
     family = TrajectoryFamily(start, 0.785, 3.0)
-    cost = ConditionCost(
-        model.kinematics, family, payload_scale(model.arm_prior), np.zeros((10, 10)), 1.5, samples=32
-    )
-    fast = FastConstraints(
-        model, model.arm_prior, gains, family, Proximity.build(model, scene), samples=13, blocks=4
-    )
+    cost = ConditionCost(model.kinematics, family, payload_scale(model.arm_prior), np.zeros((10, 10)), 1.5, samples=32)
+    fast = FastConstraints(model, model.arm_prior, gains, family, Proximity.build(model, scene), samples=13, blocks=4)
     fast = fast.with_reserve({name: 0.2 * value for name, value in fast.reserve.items()})
     starts = np.random.default_rng(seed).uniform(-1, 1, (6, 7))
     return PlanProblem(cost, fast, starts, keep)
@@ -53,9 +49,7 @@ BUDGET = Budget(iterations=40, certificates=4)
 def stricter(problem: PlanProblem, share: float) -> Certify:
     """A certifier that asks for more than the optimiser's first guess, seen at four times as many instants."""
     c = problem.constraints
-    dense = FastConstraints(
-        c.model, c.box, c.gains, c.family, c.proximity, samples=49, blocks=1, reserve=c.reserve
-    )
+    dense = FastConstraints(c.model, c.box, c.gains, c.family, c.proximity, samples=49, blocks=1, reserve=c.reserve)
     dense = dense.with_reserve({name: value + share * c.scale[name] for name, value in dense.reserve.items()})
 
     def certify(k: np.ndarray) -> PlanVerdict:
@@ -276,10 +270,7 @@ def test_no_certificate_is_begun_that_is_not_expected_to_end_in_time(expected: f
     assert result.best is not None
     assert all(start + expected <= 0.9 for start in began)
     assert (
-        solve(
-            the_problem(), certify, dataclasses.replace(budget, deadline=clock.now + 0.5 * expected)
-        ).attempts
-        == ()
+        solve(the_problem(), certify, dataclasses.replace(budget, deadline=clock.now + 0.5 * expected)).attempts == ()
     )
 
 

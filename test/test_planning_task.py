@@ -139,9 +139,7 @@ def test_the_goal_behind_the_post_is_reached_in_certified_steps(model: RobotMode
     scene, box = planner.scene, known(model)
     start = scene.start_for(model)
     straight = start + np.linspace(0, 1, 60)[:, None] * (nearest_turn(model, scene.goal, start) - start)
-    assert any(start_check(model, box, scene, planner.gains, q) for q in straight), (
-        "the straight way is blocked"
-    )
+    assert any(start_check(model, box, scene, planner.gains, q) for q in straight), "the straight way is blocked"
     task = TaskPlanner(planner, scene.goal, seed=1)
     answers = list(follow(task, start, box))
     assert task.status is TaskStatus.ARRIVED, task.reasons
@@ -186,9 +184,7 @@ def test_a_goal_inside_an_obstacle_is_refused_at_once(model: RobotModel, planner
     assert any("may not be rested at" in r and "post_middle" in r for r in task.reasons)
 
 
-def test_a_goal_that_is_walled_in_is_given_up_with_reasons(
-    model: RobotModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_goal_that_is_walled_in_is_given_up_with_reasons(model: RobotModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """A narrow corridor with a roof: start and goal are fine, but the arm cannot turn round in it."""
     monkeypatch.setattr("safe_sysid.planning.task.ways._LOOKS", ((700, 3, True),))
     start = np.array(model.settings.home)
@@ -235,9 +231,7 @@ def test_waypoints_that_cannot_be(planner: Planner, waypoints: object) -> None:
 # -- searches are bounded and resumed ---------------------------------------------------------------------------------
 
 
-def _behind_the_post(
-    planner: Planner, per_call: int, most: int = 10**6
-) -> tuple[WaySearch, list[int], object]:
+def _behind_the_post(planner: Planner, per_call: int, most: int = 10**6) -> tuple[WaySearch, list[int], object]:
     """Ask until there is a way or none: the search, poses looked at per call, and what was found."""
     scene, box = planner.scene, known(planner.model)
     margins = MotionMargins(planner)

@@ -38,13 +38,9 @@ def test_rounding_to_nearest_would_be_noticed() -> None:
 
 
 def test_the_command_counts_and_tells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert (
-        main(["campaign", "printed", "--trials", "2", "--jobs", "1", "--json", str(tmp_path / "p.json")]) == 0
-    )
+    assert main(["campaign", "printed", "--trials", "2", "--jobs", "1", "--json", str(tmp_path / "p.json")]) == 0
     assert main(["campaign", "printed", "--trials", "2", "--jobs", "1", "--break", "nearest"]) == 0
-    assert (
-        "noticed in 2 of 2 trials (100 %): a number that says more than was proved" in capsys.readouterr().out
-    )
+    assert "noticed in 2 of 2 trials (100 %): a number that says more than was proved" in capsys.readouterr().out
 
 
 def rounded_otherwise(source: str) -> list[str]:
@@ -52,16 +48,12 @@ def rounded_otherwise(source: str) -> list[str]:
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FormattedValue) and isinstance(node.format_spec, ast.JoinedStr):
-            form = "".join(
-                str(part.value) for part in node.format_spec.values if isinstance(part, ast.Constant)
-            )
+            form = "".join(str(part.value) for part in node.format_spec.values if isinstance(part, ast.Constant))
             if ROUNDED.search(form) and PROVED.search(text := ast.unparse(node.value)):
                 found.append(f"{node.lineno}: {{{text}:{form}}}")
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and "|format(" in node.value:
             found += [
-                part
-                for part in re.findall(r"\{\{.*?\}\}", node.value)
-                if ROUNDED.search(part) and PROVED.search(part)
+                part for part in re.findall(r"\{\{.*?\}\}", node.value) if ROUNDED.search(part) and PROVED.search(part)
             ]
     return found
 
@@ -77,8 +69,7 @@ def test_no_code_rounds_a_proved_number_to_nearest() -> None:
 
 
 @pytest.mark.parametrize(
-    "source",
-    ['f"{box.lower[0]:.4g}"', 'f"{1e3 * margin.value:.1f} mm"', "'{{ \"%.5g\"|format(p.upper) }}'"],
+    "source", ['f"{box.lower[0]:.4g}"', 'f"{1e3 * margin.value:.1f} mm"', "'{{ \"%.5g\"|format(p.upper) }}'"]
 )
 def test_the_rule_finds_what_it_forbids(source: str) -> None:
     assert rounded_otherwise(source)

@@ -105,9 +105,7 @@ def test_a_prismatic_joint_without_limits_is_refused(arm_file, tmp_path):
     path = write_sliding_arm(tmp_path, "rp", np.random.default_rng(0))
     urdf = tmp_path / "arm.urdf"
     urdf.write_text(urdf.read_text().replace(f'lower="{SLIDE[0]}" upper="{SLIDE[1]}" ', ""))
-    with pytest.raises(
-        ConfigError, match=r"joints\.joint 1\.position = 'missing': expected \[lower, upper\] in m"
-    ):
+    with pytest.raises(ConfigError, match=r"joints\.joint 1\.position = 'missing': expected \[lower, upper\] in m"):
         load_robot(path)
     assert load_robot(path, **{"joints.joint 1.position": [0.0, 0.2]}).limits.position_upper[1] == 0.2
 
@@ -151,9 +149,7 @@ def test_plant_agrees_with_pinocchio_and_a_mounted_base_is_only_another_gravity(
             simulated = mujoco.MjData(plant._mj)
             simulated.qpos[:], simulated.qvel[:], simulated.qfrc_applied[:] = q, qd, tau - beta
             mujoco.mj_forward(plant._mj, simulated)
-            np.testing.assert_allclose(
-                simulated.qacc, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max()
-            )
+            np.testing.assert_allclose(simulated.qacc, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
 
 
 # --- bounds over all configurations ---
@@ -185,9 +181,7 @@ def test_first_and_second_derivatives_stay_in_their_bounds_and_levers_count_the_
                     shift[i, j] = 1e-4
                     states = np.stack([q, qd, qd_a, qdd])
                     plus = dynamics_of(kin).slotine_li_regressor(*(states + shift)) @ bare
-                    slope = (
-                        np.abs(plus - dynamics_of(kin).slotine_li_regressor(*(states - shift)) @ bare) / 2e-4
-                    )
+                    slope = np.abs(plus - dynamics_of(kin).slotine_li_regressor(*(states - shift)) @ bare) / 2e-4
                     assert np.all(slope <= getattr(sens, name)[:, j] * (1.0 + 1e-6) + 1e-8)
                     broken += bool(np.any(slope > getattr(less, name)[:, j] * (1.0 + 1e-6) + 1e-8))
     assert broken > 50
@@ -321,9 +315,7 @@ def test_positions_that_the_law_may_take_must_be_in_the_travel(model, gains):
         for error in (0.02, 0.026)
     )
     design._check_travel(model, near)
-    with pytest.raises(
-        ParameterError, match=r"joint 0: the control law may take a position 0\.02\d+ m beyond"
-    ):
+    with pytest.raises(ParameterError, match=r"joint 0: the control law may take a position 0\.02\d+ m beyond"):
         design._check_travel(model, far)
 
 
@@ -331,9 +323,7 @@ def test_positions_that_the_law_may_take_must_be_in_the_travel(model, gains):
 
 
 def test_planning_and_certificates_refuse_by_name(model, gains):
-    with pytest.raises(
-        ConfigError, match=r"joints\.joint 0 = 'prismatic': expected only revolute .* planning"
-    ):
+    with pytest.raises(ConfigError, match=r"joints\.joint 0 = 'prismatic': expected only revolute .* planning"):
         Planner(model, SCENE, gains)
     with pytest.raises(ConfigError, match=r"joint 0.*certificates"):
         start_check(model, model.arm_prior, SCENE, gains, np.asarray(model.settings.home))
@@ -349,9 +339,7 @@ def test_what_works_is_said_in_one_sentence_and_the_demo_does_not_begin(arm_file
     assert main(["config", "check", str(arm_file)]) == 0
     out = capsys.readouterr().out
     assert f"warning: {sentence}" in " ".join(out.split())
-    assert re.search(
-        r"proved tracking error: [0-9.]+ m [0-9.]+ rad [0-9.]+ rad [0-9.]+ m", " ".join(out.split())
-    )
+    assert re.search(r"proved tracking error: [0-9.]+ m [0-9.]+ rad [0-9.]+ rad [0-9.]+ m", " ".join(out.split()))
     assert main(["demo", "--robot", str(arm_file), "--out", str(tmp_path / "run"), "--quiet"]) == 2
     assert sentence in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "run").exists()
@@ -383,17 +371,8 @@ def test_suggested_changes_and_clipped_torques_are_in_the_units_of_their_joints(
     rows = rows_of_log(model, errors, data, model.arm_prior)
     radius = scaled_problem(model, errors, rows, sensor_prior(model.arm_prior, errors))[2]
     found = list(candidates(model, errors, rows, model.arm_prior, radius))
-    texts = [
-        (c.joint, c.kind, c.explain(1.0).text) for c in found if c.joint is not None and c.kind != "link"
-    ]
-    assert {kind for _, kind, _ in texts} >= {
-        "noise",
-        "torque_abs",
-        "velocity",
-        "coulomb",
-        "offset",
-        "rotor_inertia",
-    }
+    texts = [(c.joint, c.kind, c.explain(1.0).text) for c in found if c.joint is not None and c.kind != "link"]
+    assert {kind for _, kind, _ in texts} >= {"noise", "torque_abs", "velocity", "coulomb", "offset", "rotor_inertia"}
     for joint, _, text in texts:
         assert bool(re.search(r"rad|N m|kg m\^2", text)) == (not model.sliding[joint]), text
     for j, unit in ((0, "N"), (1, "N m")):

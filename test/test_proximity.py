@@ -34,9 +34,7 @@ def library_distance(first: Body, a: coal.Transform3s, second: Body, b: coal.Tra
     poses = [pose * coal.Transform3s(s[1], s[2]) for pose, s in zip((a, b), shapes, strict=True)]
     result = coal.DistanceResult()
     coal.distance(shapes[0][0], poses[0], shapes[1][0], poses[1], coal.DistanceRequest(), result)
-    return result.min_distance - sum(
-        body.radius - s[3] for body, s in zip((first, second), shapes, strict=True)
-    )
+    return result.min_distance - sum(body.radius - s[3] for body, s in zip((first, second), shapes, strict=True))
 
 
 @settings(max_examples=40, deadline=None)
@@ -64,9 +62,7 @@ def test_a_point_and_a_solid_are_as_far_apart_as_the_library_says(seed: int) -> 
             assert solid_distance(*arguments, found - 1e-9, work)[0] == 1e30
 
 
-def all_values(
-    proximity: Proximity, kin: object, q: np.ndarray, e: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def all_values(proximity: Proximity, kin: object, q: np.ndarray, e: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     found = proximity.distances(*forward_kinematics(kin, q), e)
     return (
         np.concatenate([found.clearance, found.self_clearance], axis=1),
@@ -82,9 +78,7 @@ def test_slopes_are_exact_tracking_reach_included(model: RobotModel, seed: int) 
     value, slope = all_values(proximity, model.kinematics, q, e)
     h, wrong, total = 1e-6, 0, 0
     for i in range(7):
-        up, down = (
-            all_values(proximity, model.kinematics, q + s * h * np.eye(7)[i], e)[0] for s in (1.0, -1.0)
-        )
+        up, down = (all_values(proximity, model.kinematics, q + s * h * np.eye(7)[i], e)[0] for s in (1.0, -1.0))
         seen = (np.abs(value) < 900.0) & (np.abs(up) < 900.0) & (np.abs(down) < 900.0)
         error = np.abs((up - down) / (2.0 * h) - slope[..., i])[seen]
         wrong += int(np.sum(error > 1e-7))

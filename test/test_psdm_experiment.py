@@ -33,10 +33,7 @@ def table_2(tmp_path, names):
         assert robot["max_error_forward"] < 1e-12
         for key in ("multiplications", "additions"):
             assert psdm.PAPER[name][key] is None or robot[key] <= psdm.PAPER[name][key]
-    assert (robots["two_link"]["p_without_assumptions"], robots["two_link"]["l_without_assumptions"]) == (
-        18,
-        6,
-    )
+    assert (robots["two_link"]["p_without_assumptions"], robots["two_link"]["l_without_assumptions"]) == (18, 6)
     return robots
 
 

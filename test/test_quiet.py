@@ -70,9 +70,7 @@ def pieces(data: Measurements) -> list[Measurements]:
     return [data[k : k + step] for k in range(0, len(data), step)]
 
 
-def test_an_arm_that_rests_for_ever_is_taken_in_for_some_seconds(
-    model: RobotModel, theta: np.ndarray
-) -> None:
+def test_an_arm_that_rests_for_ever_is_taken_in_for_some_seconds(model: RobotModel, theta: np.ndarray) -> None:
     gate = RestGate(model, MeasurementErrors.from_model(model), 5.0)
     for seed, mode in enumerate(("uniform", "random_sign", "constant")):
         gate.forget()
@@ -92,19 +90,11 @@ def test_an_arm_that_rests_for_ever_is_taken_in_for_some_seconds(
     assert gate.is_new(Measurements(broken.stamps, broken.q, broken.qd, np.where(one, np.nan, broken.effort)))
 
 
-def test_a_converged_session_at_rest_does_nothing_at_all(
-    model: RobotModel, theta: np.ndarray, tmp_path: Path
-) -> None:
+def test_a_converged_session_at_rest_does_nothing_at_all(model: RobotModel, theta: np.ndarray, tmp_path: Path) -> None:
     """Reviewed: three processes burnt a core and a half for ever, 0.5 GB of logs in 14 minutes."""
     entries: list[str] = []
     session = IdentifierSession(
-        model,
-        "lp",
-        certificates=tmp_path,
-        log_directory=tmp_path,
-        tell=entries.append,
-        rest_s=2.0,
-        log_s=60.0,
+        model, "lp", certificates=tmp_path, log_directory=tmp_path, tell=entries.append, rest_s=2.0, log_s=60.0
     )
     for piece in pieces(motion()):
         session.take(piece)
@@ -147,9 +137,7 @@ def test_certificates_across_a_rest_that_was_left_out_are_proved(
     model: RobotModel, theta: np.ndarray, tmp_path: Path
 ) -> None:
     """The log that they name has a gap there, as where messages were lost."""
-    session = IdentifierSession(
-        model, "lp", certificates=tmp_path, log_directory=tmp_path, rest_s=0.5, log_s=60.0
-    )
+    session = IdentifierSession(model, "lp", certificates=tmp_path, log_directory=tmp_path, rest_s=0.5, log_s=60.0)
     parts = [motion()[:750], rest(model, theta, 1.0, 6.0, 5), motion(seed=4, begin=7.5)[:750]]
     for part in parts:
         for piece in pieces(part):
@@ -179,9 +167,7 @@ def test_a_full_log_takes_in_no_more_and_the_bounds_stand(model: RobotModel, tmp
     assert not session.log_is_full
 
 
-def test_a_motion_that_says_nothing_new_is_answered_without_a_program(
-    model: RobotModel, theta: np.ndarray
-) -> None:
+def test_a_motion_that_says_nothing_new_is_answered_without_a_program(model: RobotModel, theta: np.ndarray) -> None:
     """Fresh noise is news, and takes its time to be none; the same four measurements again and again are not."""
     identifier = Identifier(model, method="lp")
     worked, published = [], []

@@ -109,18 +109,12 @@ def test_four_plans_connect_and_are_certified(arm: tuple[RobotModel, ControllerG
         plan = answer.plan
         assert plan is not None
         assert verify_plan(plan, model, model.arm_prior, scene, gains).ok
-        assert (
-            plan.k in np.random.default_rng([3, sequence, 1]).uniform(-1.0, 1.0, (answer.iterations, 7))[-1]
-        )
+        assert plan.k in np.random.default_rng([3, sequence, 1]).uniform(-1.0, 1.0, (answer.iterations, 7))[-1]
         assert np.isfinite(answer.condition)
         results.append(answer)
         state, time, previous = hand_over_state(plan), plan.hand_over_time, plan
-    again = RandomPlanner(model, scene, gains, seed=3).plan_next(
-        np.stack([q, 0 * q, 0 * q]), 5.0, model.arm_prior, 0
-    )
-    other = RandomPlanner(model, scene, gains, seed=4).plan_next(
-        np.stack([q, 0 * q, 0 * q]), 5.0, model.arm_prior, 0
-    )
+    again = RandomPlanner(model, scene, gains, seed=3).plan_next(np.stack([q, 0 * q, 0 * q]), 5.0, model.arm_prior, 0)
+    other = RandomPlanner(model, scene, gains, seed=4).plan_next(np.stack([q, 0 * q, 0 * q]), 5.0, model.arm_prior, 0)
     assert again.plan is not None
     assert other.plan is not None
     assert np.array_equal(again.plan.k, results[0].plan.k)  # type: ignore[union-attr]

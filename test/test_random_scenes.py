@@ -20,9 +20,7 @@ def test_scenes_are_repeatable_clear_and_holdable(seed: int) -> None:
     model = load_robot("kinova_gen3")
     gains = design_gains(model)
     kinds = ALL_KINDS if seed % 2 else ("box",)
-    scene, again = (
-        random_scene(model, np.random.default_rng(seed), kinds=kinds, gains=gains) for _ in range(2)
-    )
+    scene, again = (random_scene(model, np.random.default_rng(seed), kinds=kinds, gains=gains) for _ in range(2))
     assert 3 <= len(scene.obstacles) <= 10
     assert {o.kind for o in scene.obstacles} <= set(kinds)
     for one, two in zip(scene.obstacles, again.obstacles, strict=True):

@@ -132,9 +132,7 @@ def test_operation_holds_the_exact_result(operation: Callable[..., tuple], seed:
     assert worst_excess(operation, np.random.default_rng(seed)) <= 0.0
 
 
-def _mutant(
-    operation: Callable[..., tuple], spoil: Callable[[tuple, np.ndarray], None]
-) -> Callable[..., tuple]:
+def _mutant(operation: Callable[..., tuple], spoil: Callable[[tuple, np.ndarray], None]) -> Callable[..., tuple]:
     def mutated(n, groups, rng):
         operands, exact, result = operation(n, groups, rng)
         spoil(operands, result)
@@ -206,10 +204,7 @@ def worst_sine(rng: np.random.Generator, sin_cos: Callable, rounds: int = 20) ->
             member = value(x, eps, float(privates(1, rng)[0]))
             angle = np.longdouble(float(member))
             rest = float(member - Fraction(float(member)))
-            for form, found in (
-                (s, np.sin(angle) + rest * np.cos(angle)),
-                (c, np.cos(angle) - rest * np.sin(angle)),
-            ):
+            for form, found in ((s, np.sin(angle) + rest * np.cos(angle)), (c, np.cos(angle) - rest * np.sin(angle))):
                 # The oracle's own error is some 1e-19 (1 + |angle|) / 8: two parts of it are exact here.
                 oracle = Fraction(float(found)) + Fraction(float(found - np.longdouble(float(found))))
                 worst = max(worst, excess(form, eps, oracle) - 1e-18)

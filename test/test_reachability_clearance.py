@@ -68,9 +68,7 @@ def test_points_stay_in_their_boxes(seed: int) -> None:
         p = np.concatenate([np.zeros((40, 1, 3)), p], axis=1)
         for a in range(n + 1):
             for b in range(a, n + 1):
-                box = point_ranges(rotations[cell : cell + 1, a, b], origins[cell : cell + 1, a, b], points)[
-                    0
-                ]
+                box = point_ranges(rotations[cell : cell + 1, a, b], origins[cell : cell + 1, a, b], points)[0]
                 world = np.einsum("kij,pj->kpi", r[:, b], points) + p[:, b][:, None]
                 seen = np.einsum("kji,kpj->kpi", r[:, a], world - p[:, a][:, None])
                 assert np.all(box[..., 0] <= seen + 1e-12)
@@ -106,9 +104,9 @@ def test_verified_bounds_stay_below_the_distance(seed: int) -> None:
     shapes, pairs = clearance_pairs(model, scene)
     assert found.bounds.shape == (cells.count, len(pairs))
     for cell in rng.integers(cells.count, size=2):
-        q = states_of(
-            trajectory, np.tile(cells.grid[cell : cell + 2], (10, 1)), tracking, sample_symbols(10, n, rng)
-        )[0]
+        q = states_of(trajectory, np.tile(cells.grid[cell : cell + 2], (10, 1)), tracking, sample_symbols(10, n, rng))[
+            0
+        ]
         for column, (a, b) in enumerate(pairs):
             # The stand-in for a flat body is thicker than the body: as an oracle it errs by that.
             thick = sum(coal_core(s)[3] for s in (shapes[a], shapes[b]) if len(s.points) > 2)
@@ -249,9 +247,7 @@ def test_asking_coal_rarely_gives_nothing_away(monkeypatch: pytest.MonkeyPatch) 
 
 def test_far_pairs_never_reach_coal(monkeypatch: pytest.MonkeyPatch) -> None:
     model, _, cells, tracking, _ = gen3_case(0)
-    far = Scene(
-        "far", tuple(SceneBox(f"b{i}", np.array([3.0, i, 0.0]), np.zeros(3), np.ones(3)) for i in range(3))
-    )
+    far = Scene("far", tuple(SceneBox(f"b{i}", np.array([3.0, i, 0.0]), np.zeros(3), np.ones(3)) for i in range(3)))
     seen = set()
     propose = clearance._propose
     monkeypatch.setattr(clearance, "_propose", lambda *a: seen.update(a[0]) or propose(*a))

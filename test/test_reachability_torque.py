@@ -34,9 +34,7 @@ def setting(n: int, rng: np.random.Generator, geared: bool = False) -> tuple:
     return kin, theta, damping, inertia, float(rng.choice([0.0, 0.01, 0.1]))
 
 
-@pytest.mark.parametrize(
-    ("n", "geared"), [*((n, False) for n in range(1, 10)), (2, True), (4, True), (7, True)]
-)
+@pytest.mark.parametrize(("n", "geared"), [*((n, False) for n in range(1, 10)), (2, True), (4, True), (7, True)])
 def test_nothing_is_found_outside(n: int, geared: bool) -> None:
     rng = np.random.default_rng(100 + n)
     kin, theta, damping, inertia, v_c = setting(n, rng, geared)
@@ -79,9 +77,7 @@ def test_regressor_holds_at_sampled_errors(seed: int) -> None:
     kin, theta, damping, inertia, v_c = setting(n, rng)
     trajectory, tracking = random_trajectory(n, rng), random_tracking(n, rng)
     cells = time_cells(trajectory, 16)
-    found = enclose_torque(
-        kin, random_box(theta, rng), cells, tracking, damping, inertia, v_c, want_regressor=True
-    )
+    found = enclose_torque(kin, random_box(theta, rng), cells, tracking, damping, inertia, v_c, want_regressor=True)
     for cell in rng.integers(cells.count, size=3):
         x = sample_symbols(100, n, rng)
         motion = states_of(trajectory, np.tile(cells.grid[cell : cell + 2], (100, 1)), tracking, x)
@@ -92,12 +88,7 @@ def test_regressor_holds_at_sampled_errors(seed: int) -> None:
 
 
 def steepest(
-    kin: Kinematics,
-    trajectory: QuinticTrajectory,
-    borders: np.ndarray,
-    tracking: TrackingSet,
-    v_c: float,
-    sign: float,
+    kin: Kinematics, trajectory: QuinticTrajectory, borders: np.ndarray, tracking: TrackingSet, v_c: float, sign: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Symbols where each entry of W_s is largest (or smallest) to first order: (n, 14 n, 1 + 2 n), and W_s there.
 
@@ -154,17 +145,11 @@ def test_a_command_with_any_parameter_of_a_nested_box_is_held(seed: int) -> None
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 5))
     kin, theta, damping, inertia, v_c = setting(n, rng)
-    box, trajectory, tracking = (
-        random_box(theta, rng, 0.5),
-        random_trajectory(n, rng),
-        random_tracking(n, rng),
-    )
+    box, trajectory, tracking = (random_box(theta, rng, 0.5), random_trajectory(n, rng), random_tracking(n, rng))
     cells = time_cells(trajectory, 32)
     found = enclose_torque(kin, box, cells, tracking, damping, inertia, v_c)
     a, b = rng.uniform(box.lower, box.upper), rng.uniform(box.lower, box.upper)
-    nested = ParameterBox(
-        np.clip(np.minimum(a, b), box.lower, box.upper), np.clip(np.maximum(a, b), None, box.upper)
-    )
+    nested = ParameterBox(np.clip(np.minimum(a, b), box.lower, box.upper), np.clip(np.maximum(a, b), None, box.upper))
     assert nested.is_inside(box)
     for cell in rng.integers(cells.count, size=3):
         x = sample_symbols(50, n, rng)
@@ -172,8 +157,7 @@ def test_a_command_with_any_parameter_of_a_nested_box_is_held(seed: int) -> None
         # The robust law's own shape: middle of its box plus a saturated term, each parameter anywhere in between.
         law = nested.mid + nested.rad * np.clip(3.0 * rng.normal(size=(50, nested.size)), -1.0, 1.0)
         torque = (
-            np.einsum("kjp,kp->kj", dynamics_of(kin).slotine_li_regressor(*motion[:4], v_c), law)
-            + damping * motion[4]
+            np.einsum("kjp,kp->kj", dynamics_of(kin).slotine_li_regressor(*motion[:4], v_c), law) + damping * motion[4]
         )
         assert np.all(found.torque[cell, :, 0] <= torque + ROUNDING)
         assert np.all(torque <= found.torque[cell, :, 1] + ROUNDING)
@@ -214,11 +198,7 @@ def test_a_known_arm_at_rest_has_one_torque() -> None:
 def test_nan_and_overflow_certify_nothing() -> None:
     rng = np.random.default_rng(5)
     kin, theta, damping, inertia, v_c = setting(3, rng)
-    box, cells, tracking = (
-        random_box(theta, rng),
-        time_cells(random_trajectory(3, rng), 4),
-        random_tracking(3, rng),
-    )
+    box, cells, tracking = (random_box(theta, rng), time_cells(random_trajectory(3, rng), 4), random_tracking(3, rng))
     for broken in (np.nan, np.inf, 1e200):
         forms = cells.forms.copy()
         forms[1, 1, 1, 0] = broken
@@ -250,8 +230,7 @@ def test_time_cells_hold_every_instant(seed: int) -> None:
             # The jerk jumps at knots: there state() is the next segment's.
             if t not in trajectory.times:
                 assert np.all(
-                    np.abs(state[3] - cells.forms[cell, 3, :, 0])
-                    <= np.abs(cells.forms[cell, 3, :, 1:]).sum(-1)
+                    np.abs(state[3] - cells.forms[cell, 3, :, 0]) <= np.abs(cells.forms[cell, 3, :, 1:]).sum(-1)
                 )
     # The rest afterwards belongs to the last cell.
     rest = trajectory.state(trajectory.duration + 1.0)

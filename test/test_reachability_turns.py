@@ -67,9 +67,7 @@ def test_turned_vectors_stay_in_the_turned_form(size: float) -> None:
 
 @pytest.mark.parametrize("lost", ["second order", "third order", "the angle's remainder", "the shift"])
 def test_a_turn_that_loses_something_is_found(lost: str) -> None:
-    def broken(
-        v: np.ndarray, axis: np.ndarray, angle: np.ndarray, sign: float, joint: int, *rest: int
-    ) -> None:
+    def broken(v: np.ndarray, axis: np.ndarray, angle: np.ndarray, sign: float, joint: int, *rest: int) -> None:
         before, angle = v.copy(), angle.copy()
         if lost == "the angle's remainder":
             angle[4] = 0.0
@@ -201,9 +199,7 @@ def test_rounding_of_turns_is_in_the_ball(monkeypatch: pytest.MonkeyPatch) -> No
         v[:, 0] = rng.normal(size=3) * 1e3
         out = np.zeros_like(v)
         apply_matrix(matrix, False, 0.0, 1.0, v, N, 0, 0, 0, out)
-        exact = [
-            sum(Fraction(float(matrix[i, k])) * Fraction(float(v[k, 0])) for k in range(3)) for i in range(3)
-        ]
+        exact = [sum(Fraction(float(matrix[i, k])) * Fraction(float(v[k, 0])) for k in range(3)) for i in range(3)]
         error = sum((exact[i] - Fraction(float(out[i, 0]))) ** 2 for i in range(3))
         assert error <= Fraction(float(out[0, -1])) ** 2
         outside += error > 0

@@ -50,15 +50,7 @@ def endpoint(reliability: Any, durability: Any) -> SimpleNamespace:
 def test_topics_of_the_namespace_and_of_nobody_are_taken() -> None:
     selection = TopicSelection("/left", exclude="/left/(markers|secret.*)")
     taken = ["/left/bounds", "/left/identifier/journal", "/clock", "/diagnostics", "/rosout", "/tf"]
-    not_taken = [
-        "/right/bounds",
-        "/leftover",
-        "/bounds",
-        "/left/markers",
-        "/left/secret_too",
-        "/left/_hidden",
-        "/_x",
-    ]
+    not_taken = ["/right/bounds", "/leftover", "/bounds", "/left/markers", "/left/secret_too", "/left/_hidden", "/_x"]
     assert [topic for topic in [*taken, *not_taken] if selection.takes(topic)] == taken
     assert all(TopicSelection("/").takes(topic) for topic in taken)
     assert TopicSelection("/left", everything=True).takes("/right/bounds")
@@ -123,9 +115,7 @@ def recording(directory: Path, **parameters: Any) -> Iterator[tuple[NodeProcess,
 
 
 def ready(recorder: NodeProcess) -> None:
-    wait_for(
-        lambda: "READY recorder" in recorder.log or recorder.process.poll() is not None, 60.0, "recorder"
-    )
+    wait_for(lambda: "READY recorder" in recorder.log or recorder.process.poll() is not None, 60.0, "recorder")
     assert recorder.process.poll() is None, recorder.log
 
 
@@ -135,9 +125,7 @@ def texts(path: Path) -> dict[str, list[str]]:
     with Reader(path) as reader:
         for connection, _, raw in reader.messages():
             if connection.msgtype == "std_msgs/msg/String":
-                found.setdefault(connection.topic, []).append(
-                    STORE.deserialize_cdr(raw, connection.msgtype).data
-                )
+                found.setdefault(connection.topic, []).append(STORE.deserialize_cdr(raw, connection.msgtype).data)
     return found
 
 
@@ -157,9 +145,7 @@ def test_what_is_said_is_in_the_bag_with_the_profiles_that_were_offered(tmp_path
         states = talker.publisher("/left/joint_states", qos(RELIABLE, VOLATILE), JointState)
         ready(recorder)
         heard = [publishers["/left/stream"], publishers["/left/fast"], early, states]
-        talker.wait(
-            lambda: all(p.get_subscription_count() == 1 for p in heard), "the recorder's subscriptions"
-        )
+        talker.wait(lambda: all(p.get_subscription_count() == 1 for p in heard), "the recorder's subscriptions")
         assert publishers["/left/secret"].get_subscription_count() == 0
         assert publishers["/right/stream"].get_subscription_count() == 0
         for k in range(2000):  # a burst, faster than any loop
@@ -172,9 +158,7 @@ def test_what_is_said_is_in_the_bag_with_the_profiles_that_were_offered(tmp_path
         late = talker.publisher("/left/late", qos(RELIABLE, LATCHED, 5))
         late.publish(String(data="late"))
         poor = talker.publisher("/left/late", qos(BEST_EFFORT, VOLATILE))
-        talker.wait(
-            lambda: poor.get_subscription_count() == 1, "a subscription that the poor publisher can serve"
-        )
+        talker.wait(lambda: poor.get_subscription_count() == 1, "a subscription that the poor publisher can serve")
         poor.publish(String(data="poor"))
         talker.wait(lambda: late.get_subscription_count() == 1, "one subscription")
         # A burst beyond what fits on the way is sent again when the middleware's next heartbeat finds out.
@@ -198,9 +182,7 @@ def test_what_is_said_is_in_the_bag_with_the_profiles_that_were_offered(tmp_path
     assert [(p.reliability.name, p.durability.name) for p in profiles["/left/early"]] == [
         ("RELIABLE", "TRANSIENT_LOCAL")
     ]
-    assert [(p.reliability.name, p.durability.name) for p in profiles["/left/fast"]] == [
-        ("BEST_EFFORT", "VOLATILE")
-    ]
+    assert [(p.reliability.name, p.durability.name) for p in profiles["/left/fast"]] == [("BEST_EFFORT", "VOLATILE")]
     assert "/diagnostics" in profiles
 
 
@@ -254,9 +236,7 @@ def test_a_disk_that_is_full_ends_the_recording_and_not_the_recorder(tmp_path: P
             talker.wait(lambda: stream.get_subscription_count() == 1, "the recorder's subscription")
             for _ in range(20):
                 stream.publish(String(data="x" * 20_000))
-            talker.wait(
-                lambda: any("recording ended" in text for text in seen), "an error in the diagnostics"
-            )
+            talker.wait(lambda: any("recording ended" in text for text in seen), "an error in the diagnostics")
             status, _ = recorder.end(signal.SIGINT)
             assert status == 1, "not all that was to be written was"
             assert "File too large" in recorder.log
@@ -271,17 +251,7 @@ def test_a_disk_that_is_full_ends_the_recording_and_not_the_recorder(tmp_path: P
 @pytest.mark.ros
 @pytest.mark.slow
 def test_a_recorded_demo_is_run_again_bit_for_bit_and_nothing_of_it_is_lost(tmp_path: Path) -> None:
-    run = [
-        sys.executable,
-        "-m",
-        "safe_sysid",
-        "demo",
-        "--plans",
-        "1",
-        "--record",
-        "--out",
-        str(tmp_path / "run"),
-    ]
+    run = [sys.executable, "-m", "safe_sysid", "demo", "--plans", "1", "--record", "--out", str(tmp_path / "run")]
     demo = subprocess.run(run, capture_output=True, text=True, timeout=600.0)
     assert demo.returncode == 0, demo.stdout + demo.stderr
     bag = tmp_path / "run" / "bag"
@@ -295,9 +265,7 @@ def test_a_recorded_demo_is_run_again_bit_for_bit_and_nothing_of_it_is_lost(tmp_
     with Reader(bag) as reader:
         topics = {c.topic: c for c in reader.connections}
         stamps = {
-            name: [
-                STORE.deserialize_cdr(raw, kind) for _, _, raw in reader.messages(connections=[topics[name]])
-            ]
+            name: [STORE.deserialize_cdr(raw, kind) for _, _, raw in reader.messages(connections=[topics[name]])]
             for name, kind in (
                 ("/joint_states", "sensor_msgs/msg/JointState"),
                 ("/effort_command", "std_msgs/msg/Float64MultiArray"),

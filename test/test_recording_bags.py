@@ -25,9 +25,7 @@ def read(path):
 
 @settings(max_examples=20)
 @given(
-    st.lists(
-        st.tuples(st.integers(0, 2), st.integers(0, 10**18), st.binary(max_size=40)), min_size=1, max_size=30
-    ),
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 10**18), st.binary(max_size=40)), min_size=1, max_size=30),
     st.sampled_from(["none", "zstd"]),
     st.integers(1, 30),
 )
@@ -63,9 +61,7 @@ def test_metadata_have_the_fields_that_rosbag2_reads(tmp_path):
     assert file["path"] == "bag.mcap"
     assert (file["duration"], file["starting_time"]) == (info["duration"], info["starting_time"])
     assert file["message_count"] == len(messages)
-    assert all(
-        isinstance(key, str) and isinstance(text, str) for key, text in (info["custom_data"] or {}).items()
-    )
+    assert all(isinstance(key, str) and isinstance(text, str) for key, text in (info["custom_data"] or {}).items())
     assert isinstance(info["ros_distro"], str)
     counts = {}
     for entry in info["topics_with_message_count"]:
@@ -95,9 +91,7 @@ def test_foxglove_s_reader_finds_definitions_and_decodes(tmp_path, compression):
         text = next(s.data.decode() for s in summary.schemas.values() if s.name == STATE)
         assert "float64[] effort" in text
         assert "MSG: std_msgs/Header" in text
-        states = [
-            m for _, channel, _, m in reader.iter_decoded_messages() if channel.topic == "/joint_states"
-        ]
+        states = [m for _, channel, _, m in reader.iter_decoded_messages() if channel.topic == "/joint_states"]
     assert len(states) == 250
     assert [list(m.effort) for m in states] == measured().effort[:250].tolist()
     assert list(states[0].name) == list(robot().joint_names)
@@ -105,9 +99,7 @@ def test_foxglove_s_reader_finds_definitions_and_decodes(tmp_path, compression):
 
 def test_a_type_that_nobody_knows_and_a_bag_that_exists_are_one_line(tmp_path):
     writer = BagWriter(tmp_path / "bag")
-    with pytest.raises(
-        UnknownTypeError, match="/x: no definition of nobody_msgs/msg/Thing: expected a type of ROS 2"
-    ):
+    with pytest.raises(UnknownTypeError, match="/x: no definition of nobody_msgs/msg/Thing: expected a type of ROS 2"):
         writer.topic("/x", "nobody_msgs/msg/Thing")
     writer.close()
     with pytest.raises(SafeSysIdError, match="exists: expected a new directory for the bag"):
@@ -139,18 +131,12 @@ def test_identify_takes_the_measured_joints_and_not_the_reference(tmp_path):
 
 
 def text_of(model, lockstep=True, **changes):
-    options = {
-        "robot": "three_joint",
-        "lockstep": lockstep,
-        "parameters": {"seed": 3, "temperature": float("nan")},
-    }
+    options = {"robot": "three_joint", "lockstep": lockstep, "parameters": {"seed": 3, "temperature": float("nan")}}
     return configuration_text("/left/identifier", "identifier", model, **{**options, **changes})
 
 
 def test_a_configuration_says_all_that_makes_the_same_robot_again(tmp_path):
-    model = load_robot(
-        "three_joint", measurement={"torque_abs": 0.1 + 0.2, "velocity_error": [0.1, 1e-9, 2.0 / 3.0]}
-    )
+    model = load_robot("three_joint", measurement={"torque_abs": 0.1 + 0.2, "velocity_error": [0.1, 1e-9, 2.0 / 3.0]})
     (tmp_path / "tare.npz").write_bytes(b"x")
     files = {"tare_file": tmp_path / "tare.npz", "bounds_file": None}
     found = read_configuration(text_of(model, files=files))

@@ -31,13 +31,7 @@ def one_joint(weights, q, sliding=False):
     """The bound of ``w0 + w1 s + w2 c + w3 s c + w4 c^2`` (of a sliding joint ``w0 + w1 q + w2 q^2``) alone."""
     count, none = len(weights), np.zeros(1)
     return proved_bound(
-        np.zeros(count, int),
-        np.arange(count),
-        np.array(weights),
-        np.array([sliding]),
-        np.array([q]),
-        none,
-        none,
+        np.zeros(count, int), np.arange(count), np.array(weights), np.array([sliding]), np.array([q]), none, none
     )
 
 
@@ -49,11 +43,7 @@ def test_bounds_of_one_joint_hold_between_the_points_of_the_grid(seed):
     angle = rng.uniform(0, 2 * np.pi)
     assert 1.0 <= one_joint([0, np.sin(angle), np.cos(angle), 0, 0], TURN[0]) <= 1.01
     lower = rng.uniform(-3, 3)
-    for q, sliding in (
-        (TURN[0], False),
-        ([lower, lower + rng.uniform(0.05, 2)], False),
-        ([lower, lower + 1], True),
-    ):
+    for q, sliding in ((TURN[0], False), ([lower, lower + rng.uniform(0.05, 2)], False), ([lower, lower + 1], True)):
         x = np.linspace(*q, 20001)
         s, c = np.sin(x), np.cos(x)
         values = np.stack([x**0, x, x**2]) if sliding else np.stack([x**0, s, c, s * c, c * c])
@@ -78,9 +68,7 @@ def test_no_torque_of_the_task_is_off_by_more_than_is_proved(seed):
     qd, qdd = np.sign(qd) * task.qd, np.sign(qdd) * task.qdd
     off = np.abs(evaluate(model, (q, qd, qdd), np.arange(model.p)) @ gap).max(axis=0)
     for j in range(n):
-        bound = proved_bound(
-            model.acceleration, model.code, gap[:, j], model.chain.sliding, task.q, task.qd, task.qdd
-        )
+        bound = proved_bound(model.acceleration, model.code, gap[:, j], model.chain.sliding, task.q, task.qd, task.qdd)
         assert off[j] <= bound
         assert bound <= 4.0 * off[j] + 1e-9
 
@@ -128,17 +116,7 @@ def test_the_smallest_model_has_the_digits_that_are_asked_for():
 def test_the_command_prints_bounds_and_writes_code_that_passes_its_test(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     out, told = tmp_path / "made", tmp_path / "told.json"
-    words = [
-        "dynamics",
-        "reduce",
-        "three_joint",
-        "--digits",
-        "1.5",
-        "--velocity",
-        "0.3",
-        "--acceleration",
-        "2",
-    ]
+    words = ["dynamics", "reduce", "three_joint", "--digits", "1.5", "--velocity", "0.3", "--acceleration", "2"]
     assert main([*words, "--json", str(told), "--out", str(out)]) == 0
     said = capsys.readouterr().out
     assert "N m (proved)" in said

@@ -38,10 +38,7 @@ def test_regressors_times_parameters_equal_pinocchio(n: int, seed: int) -> None:
     torque = pin.rnea(model, data, q, qd, qdd) + rotor * qdd + friction(theta, n, qd)
     close(dynamics_of(kin).torque_regressor(q, qd, qdd) @ theta, torque)
     close(dynamics_of(kin).momentum_regressor(q, qd) @ theta, inertia @ qd)
-    close(
-        dynamics_of(kin).momentum_rate_regressor(q, qd) @ theta,
-        coriolis.T @ qd - gravity - friction(theta, n, qd),
-    )
+    close(dynamics_of(kin).momentum_rate_regressor(q, qd) @ theta, coriolis.T @ qd - gravity - friction(theta, n, qd))
     # Christoffel's C by polarisation of Pinocchio's torque: independent of its choice of factorisation.
     z = np.zeros(n)
 
@@ -84,10 +81,7 @@ def test_skew_symmetry_of_inertia_rate_minus_twice_coriolis() -> None:
             return np.stack([dynamics_of(kin).momentum_regressor(q, e) @ theta for e in np.eye(n)], axis=1)
 
         rate = (
-            inertia(q - 2 * h * qd)
-            - 8 * inertia(q - h * qd)
-            + 8 * inertia(q + h * qd)
-            - inertia(q + 2 * h * qd)
+            inertia(q - 2 * h * qd) - 8 * inertia(q - h * qd) + 8 * inertia(q + h * qd) - inertia(q + 2 * h * qd)
         ) / (12 * h)
         skew = rate - 2 * coriolis
         np.testing.assert_allclose(skew, -skew.T, atol=1e-8 * np.max(np.abs(coriolis)))
@@ -104,9 +98,7 @@ def test_power_balance_without_friction() -> None:
     def energy(t: float) -> float:
         x, v = q + t * qd + 0.5 * t * t * qdd, qd + t * qdd
         rotor = 0.5 * theta[72:78] @ v**2
-        return (
-            pin.computeKineticEnergy(model, data, x, v) + pin.computePotentialEnergy(model, data, x) + rotor
-        )
+        return pin.computeKineticEnergy(model, data, x, v) + pin.computePotentialEnergy(model, data, x) + rotor
 
     h = 1e-3
     power = (energy(-2 * h) - 8 * energy(-h) + 8 * energy(h) - energy(2 * h)) / (12 * h)

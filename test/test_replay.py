@@ -66,9 +66,7 @@ def test_it_comes_out_again_bit_for_bit(bag, capsys):
     assert [(u.batch, u.box) for u in result.updates] == [(1, "0:1"), (2, "0:2"), (3, "1:1")]
     assert result.samples == 6 * 250 - 4
     prior = robot().arm_prior
-    assert all(
-        u.upper[0] - u.lower[0] < prior.payload_upper[0] - prior.payload_lower[0] for u in result.updates
-    )
+    assert all(u.upper[0] - u.lower[0] < prior.payload_upper[0] - prior.payload_lower[0] for u in result.updates)
     assert run_replay(bag) == 0
     assert "3 updates of 1 identifier bit for bit the same" in capsys.readouterr().out
 
@@ -88,9 +86,7 @@ def test_strangers_repetitions_and_other_identifiers_do_not_matter(two, tmp_path
     """What the plant says twice in lock-step, a gripper on the same topic, another arm's identifier."""
     _, messages = two
     zeros = np.zeros(2)
-    gripper = Message(
-        "/joint_states", STATE, bytes(joint_state(STORE, 5, ["finger", "thumb"], zeros, zeros, zeros))
-    )
+    gripper = Message("/joint_states", STATE, bytes(joint_state(STORE, 5, ["finger", "thumb"], zeros, zeros, zeros)))
     other, _ = two_epochs(namespace="/left", origin_ns=EPOCH_NS)
     mixed = [other.configuration(lockstep=False)]
     for mine, theirs in itertools.zip_longest(messages, other.messages):
@@ -135,12 +131,8 @@ def test_a_tare_of_the_run_is_made_again_and_the_clock_is_that_of_the_run(tmp_pa
     run = Run(tare_file=path, clock=lambda: then)
     made = []
     # What a tare does is tested elsewhere: here it only has to be made of the same samples at the same time.
-    monkeypatch.setattr(
-        "safe_sysid.identification.tare.tare.TareRecorder.finish", lambda self, t, now: (self.log, now)
-    )
-    monkeypatch.setattr(
-        "safe_sysid.logs.online.session.write_tare", lambda file, tare: made.append((file, tare))
-    )
+    monkeypatch.setattr("safe_sysid.identification.tare.tare.TareRecorder.finish", lambda self, t, now: (self.log, now))
+    monkeypatch.setattr("safe_sysid.logs.online.session.write_tare", lambda file, tare: made.append((file, tare)))
     monkeypatch.setattr("safe_sysid.logs.online.session.gained", lambda tare: "much")
 
     def begin(session, epoch, plain=core.IdentifierSession._begin):
@@ -169,10 +161,7 @@ def test_without_journal_configuration_or_joint_states_it_is_said_what_is_missin
     for name, words in (
         ("journal", "no topic .../journal: expected a bag with the topics of an identifier"),
         ("configuration", "no message on /identifier/configuration: expected one, or --robot"),
-        (
-            "joint_states",
-            "no topic /joint_states of type sensor_msgs/msg/JointState: expected the joint states",
-        ),
+        ("joint_states", "no topic /joint_states of type sensor_msgs/msg/JointState: expected the joint states"),
     ):
         path = write(tmp_path / name, [m for m in messages if not m.topic.endswith(name)])
         assert words in run_replay(path)
@@ -265,9 +254,7 @@ def test_a_changed_update_says_which_box_was_expected(two, tmp_path):
     for k, text in zip(journal(messages), told, strict=True):
         out[k] = text_message(messages[k].topic, text)
     (result,) = replay_bag(write(tmp_path / "bag", out))
-    assert result.problems == [
-        "entry 3: update of batch 1: box 0:1, OK: expected 0:1, OK, the same bit for bit"
-    ]
+    assert result.problems == ["entry 3: update of batch 1: box 0:1, OK: expected 0:1, OK, the same bit for bit"]
 
 
 def test_another_robot_or_setting_is_refused(two, tmp_path):
@@ -345,18 +332,12 @@ def _incomplete(kind, messages):
     states = [message for message in messages if message.kind == STATE]
     cut = job(messages, "update") + 2  # after the first update and its message on bounds
     if kind == "only a beginning":
-        return [
-            *messages[: job(messages, "begin") + 1],
-            *states,
-        ], "no update is in the journal: nothing was compared"
+        return [*messages[: job(messages, "begin") + 1], *states], "no update is in the journal: nothing was compared"
     if kind == "nothing but the joint states after an update":
         rest = [message for message in messages[cut:] if message.kind == STATE]
         return [*messages[:cut], *rest], "the journal has no end and joint_states go on for 1.000 s after"
     assert kind == "a session that ends after one that was cut"
-    return [
-        *messages[:cut],
-        *messages,
-    ], "a session begins after entry 3 (update) of the one before, which has no end"
+    return [*messages[:cut], *messages], "a session begins after entry 3 (update) of the one before, which has no end"
 
 
 @pytest.mark.parametrize(
@@ -450,9 +431,7 @@ def test_an_entry_with_a_field_of_nonsense_is_refused_or_harmless(two, data):
     _, messages = two
     content = json.loads(messages[data.draw(st.sampled_from(journal(messages)))].text)
     key = data.draw(st.sampled_from(sorted(content)))
-    content[key] = data.draw(
-        st.sampled_from([None, -1, 2**70, "x", [], [1], [1, [[2, -1]]], {}, True, 1e308])
-    )
+    content[key] = data.draw(st.sampled_from([None, -1, 2**70, "x", [], [1], [1, [[2, -1]]], {}, True, 1e308]))
     try:
         entry = read_entry(json.dumps(content))
     except SafeSysIdError:

@@ -98,9 +98,7 @@ def test_a_full_turn_of_a_continuous_joint_is_no_tracking_error() -> None:
 def test_velocity_above_its_limit(joint: int, sign: float) -> None:
     logs, limits = clean_logs(), rig().model.limits
     for tick in (5, 6, 2000):
-        logs.plant.qd[tick, joint] = logs.controller.qd_d[tick, joint] = (
-            sign * limits.velocity[joint] * (1.0 + 1e-9)
-        )
+        logs.plant.qd[tick, joint] = logs.controller.qd_d[tick, joint] = sign * limits.velocity[joint] * (1.0 + 1e-9)
     result = judge(logs)
     assert counts(result) == {"velocity": 3}
     assert "first at 0.005 s" in result.safety.findings[0]
@@ -133,9 +131,7 @@ def test_clearance_below_what_the_certificate_promised() -> None:
     time_of = {tuple(q): t for q, t in zip(logs.plant.q, logs.plant.time, strict=True)}
 
     def at(distance: float, wanted: float) -> dict[str, int]:
-        return counts(
-            judge(logs, lambda q: (distance if abs(time_of[tuple(q)] - wanted) < 1e-9 else 0.2, PAIR))
-        )
+        return counts(judge(logs, lambda q: (distance if abs(time_of[tuple(q)] - wanted) < 1e-9 else 0.2, PAIR)))
 
     assert at(0.014 + margin, 0.8) == {"clearance": 1}
     assert at(0.016 + margin, 0.8) == {}
@@ -323,16 +319,12 @@ def test_timing_that_was_not_kept_is_told() -> None:
     delay = np.full(TICKS, 0.5 * assume.delay_max)
     inside = replace(logs, plant=replace(logs.plant, delay=delay, age=kept))
     assert timing_notes(inside, r.gains, lockstep=False) == []
-    (note,) = timing_notes(
-        replace(logs, plant=replace(logs.plant, delay=delay, age=late)), r.gains, lockstep=False
-    )
+    (note,) = timing_notes(replace(logs, plant=replace(logs.plant, delay=delay, age=late)), r.gains, lockstep=False)
     assert "25.0% of torques acted later than timing.hold_max_s" in note
     outside = replace(logs, plant=replace(logs.plant, delay=delay, age=late))
     assert not_covered(outside, r.gains, lockstep=False) == np.count_nonzero(late > assume.hold_max)
     assert not_covered(outside, r.gains, lockstep=True) == not_covered(inside, r.gains, lockstep=False) == 0
-    assert (
-        str(_success(3)) == "every bound held, nothing was violated; 3 late commands not covered by the proof"
-    )
+    assert str(_success(3)) == "every bound held, nothing was violated; 3 late commands not covered by the proof"
     assert str(_success(0)) == "every bound held, nothing was violated"
     # What the controller has said of its claim is not said better afterwards, by whichever record.
     assert logs.controller is not None
@@ -342,7 +334,4 @@ def test_timing_that_was_not_kept_is_told() -> None:
             "timing: the tracking bound is not proved since 1.5 s: too late"
         ]
         assert not_covered(lost, r.gains, lockstep) == 1
-    assert (
-        timing_notes(replace(logs, plant=replace(logs.plant, delay=late, age=late)), r.gains, lockstep=True)
-        == []
-    )
+    assert timing_notes(replace(logs, plant=replace(logs.plant, delay=late, age=late)), r.gains, lockstep=True) == []

@@ -53,10 +53,7 @@ def test_a_summary_says_how_often_a_feed_forward_was_followed(tmp_path: Path) ->
     summary = summary_of(replace(logs, controller=controller), tmp_path)
     assert summary.feed_forward.name == "residual"
     assert summary.feed_forward.followed == 987
-    assert summary.feed_forward.not_followed == {
-        "feed-forward late": 12,
-        "feed-forward failed: ValueError: no": 1,
-    }
+    assert summary.feed_forward.not_followed == {"feed-forward late": 12, "feed-forward failed: ValueError: no": 1}
     assert safety_rows(summary)[-1] == (
         "feed-forward residual",
         "98.7 %",
@@ -144,16 +141,7 @@ def test_tables_show_everything(tmp_path: Path) -> None:
     text = console.export_text()
     for name in PAYLOAD_NAMES:
         assert re.search(rf"^ *{name} ", text, re.M)
-    for word in (
-        "truth",
-        "nominal",
-        "prior",
-        "30.0 %",
-        "payload - post",
-        "105.8 %",
-        "torque 1",
-        "planner: slow",
-    ):
+    for word in ("truth", "nominal", "prior", "30.0 %", "payload - post", "105.8 %", "torque 1", "planner: slow"):
         assert word in text
     assert "violation  torque: joint_1 at 60 N m, limit 56.7" in text
 

@@ -67,10 +67,7 @@ def test_regressors_are_those_of_arms_with_spinning_bodies(n: int, slides: float
         return arm.torque(q, x, zero) - gravity
 
     christoffel = 0.5 * (bias(qd + qd_a) - bias(qd) - bias(qd_a))
-    close(
-        dynamics_of(arm.kin).slotine_li_regressor(q, qd, qd_a, qdd) @ arm.theta,
-        h @ qdd + christoffel + gravity,
-    )
+    close(dynamics_of(arm.kin).slotine_li_regressor(q, qd, qd_a, qdd) @ arm.theta, h @ qdd + christoffel + gravity)
     # C^T qd is the slope of the kinetic energy.
     rate = dynamics_of(arm.kin).momentum_rate_regressor(q, qd) @ arm.theta
     step, slope = 1e-4, np.empty(n)
@@ -112,9 +109,7 @@ def test_inertia_rate_minus_twice_coriolis_is_skew_and_power_balances(n: int, sl
     q, qd, qdd = rng.uniform(-1, 1, (3, n))
     z = np.zeros(n)
     gravity = dynamics_of(arm.kin).slotine_li_regressor(q, z, z, z) @ arm.theta
-    columns = [
-        dynamics_of(arm.kin).slotine_li_regressor(q, qd, e, z) @ arm.theta - gravity for e in np.eye(n)
-    ]
+    columns = [dynamics_of(arm.kin).slotine_li_regressor(q, qd, e, z) @ arm.theta - gravity for e in np.eye(n)]
     h = 1e-4
     at = [inertia(arm.kin, arm.theta, q + s * h * qd) for s in (-2, -1, 1, 2)]
     skew = (at[0] - 8 * at[1] + 8 * at[2] - at[3]) / (12 * h) - 2 * np.stack(columns, axis=1)
@@ -125,9 +120,7 @@ def test_inertia_rate_minus_twice_coriolis_is_skew_and_power_balances(n: int, sl
 
     h = 1e-3
     power = (energy(-2 * h) - 8 * energy(-h) + 8 * energy(h) - energy(2 * h)) / (12 * h)
-    assert qd @ (dynamics_of(arm.kin).torque_regressor(q, qd, qdd) @ arm.theta) == pytest.approx(
-        power, rel=1e-7
-    )
+    assert qd @ (dynamics_of(arm.kin).torque_regressor(q, qd, qdd) @ arm.theta) == pytest.approx(power, rel=1e-7)
 
 
 def test_motors_that_rest_add_nothing() -> None:
@@ -196,9 +189,7 @@ def test_floor_ceiling_and_shares_hold_everywhere_and_are_near(n: int, slides: f
         largest = np.maximum(largest, w)
     near = [largest[m, i] / shares[m, i] for m, c in enumerate(kin.motors.carrier) for i in range(c - 1, c + 1)
             if i >= 0 and shares[m, i] > 0.0]  # fmt: skip
-    assert min(near, default=1.0) > 0.9, (
-        "one or two joints turn everything everywhere: the bounds are reached"
-    )
+    assert min(near, default=1.0) > 0.9, "one or two joints turn everything everywhere: the bounds are reached"
 
 
 @pytest.mark.parametrize(("n", "slides"), ARMS)
@@ -242,9 +233,7 @@ def test_sensitivity_bounds_every_derivative_of_the_reaction(n: int, slides: flo
                 slope = np.abs(ends[1] - ends[0]) / (2 * step)
                 assert np.all(slope <= bounds[which][:, i] + 1e-8), (which, i)
                 largest[which][:, i] = np.maximum(largest[which][:, i], slope)
-    if (
-        n == 2 and slides == 0.0
-    ):  # one motor on the first link: nothing depends on q, and inertia is the share
+    if n == 2 and slides == 0.0:  # one motor on the first link: nothing depends on q, and inertia is the share
         np.testing.assert_allclose(largest[3], bounds[3], rtol=1e-6, atol=1e-9)
         assert not bounds[0].any()
         assert not bounds[1].any()

@@ -111,16 +111,8 @@ def test_numbers_on_the_page_are_those_of_the_run(run_dir: Path) -> None:
         assert low <= nominal <= high
         assert high - low <= 1.01 * (row["upper"] - row["lower"])
         assert shown[name][5:7] == [f"{row['truth']:.6g}", "yes"]
-    assert re.search(
-        r"The payload weighs [\d.]+ to [\d.]+ kg, .* every bound held and nothing was violated", page.text
-    )
-    for text in (
-        "no plan: deadline; cold",
-        "late: 3",
-        "plan: stale: 2",
-        "joint_states: stale: 4",
-        "planner: slow",
-    ):
+    assert re.search(r"The payload weighs [\d.]+ to [\d.]+ kg, .* every bound held and nothing was violated", page.text)
+    for text in ("no plan: deadline; cold", "late: 3", "plan: stale: 2", "joint_states: stale: 4", "planner: slow"):
         assert text in page.text
     assert page.tags <= TAGS
     assert set(page.attributes) <= ATTRIBUTES
@@ -171,10 +163,7 @@ def test_without_a_judge_nothing_is_called_true(copy: Path) -> None:
     for name in ("summary.json", "judged.npz", "plant.npz"):
         (copy / name).unlink()
     page = page_of(copy)
-    assert (
-        "truth"
-        not in page.text.replace("Nobody here knows the true payload", "").partition("What is guaranteed")[0]
-    )
+    assert "truth" not in page.text.replace("Nobody here knows the true payload", "").partition("What is guaranteed")[0]
     assert "very bound held" not in page.text
     assert "Measured tracking error" in page.text
     assert "Commanded" in page.text
@@ -266,10 +255,7 @@ def test_another_payload_is_another_epoch(copy: Path) -> None:
 
 def test_other_directories_are_refused(tmp_path: Path, capsys) -> None:
     (tmp_path / "notes.txt").write_text("no run")
-    for path, text in (
-        (tmp_path, "not a run directory"),
-        (tmp_path / "none", "expected the directory of a run"),
-    ):
+    for path, text in ((tmp_path, "not a run directory"), (tmp_path / "none", "expected the directory of a run")):
         with pytest.raises(NoRunError, match=text):
             read_facts(path)
         assert main(["report", str(path)]) == 2
@@ -345,9 +331,7 @@ def test_long_texts_are_cut_and_commands_are_not(copy: Path) -> None:
 
 @given(st.sampled_from(FILES), st.integers(0, 2**31), st.sampled_from(("cut", "flip", "noise", "swap")))
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-def test_damaged_files_never_take_the_page_away(
-    copy: Path, run_dir: Path, name: str, seed: int, how: str
-) -> None:
+def test_damaged_files_never_take_the_page_away(copy: Path, run_dir: Path, name: str, seed: int, how: str) -> None:
     rng, data = np.random.default_rng(seed), bytearray((run_dir / name).read_bytes())
     if how == "cut":
         data = data[: int(rng.integers(len(data)))]
@@ -375,9 +359,7 @@ def test_a_run_directory_does_not_name_files_to_open(copy: Path, monkeypatch: py
     monkeypatch.setattr(run_robot, "load_robot", lambda name, **_: opened.append(name))
     for name in ("/etc/passwd", "../robot.yaml", "my_arm.yaml", "package://x/y.yaml"):
         (copy / "parameters").mkdir(exist_ok=True)
-        (copy / "parameters" / "controller.yaml").write_text(
-            json.dumps({"/**": {"ros__parameters": {"robot": name}}})
-        )
+        (copy / "parameters" / "controller.yaml").write_text(json.dumps({"/**": {"ros__parameters": {"robot": name}}}))
         facts = read_facts(copy)
         assert facts.parameters["robot"] == name
         run_robot.robot_of_run(facts)
@@ -472,12 +454,8 @@ def test_a_browser_shows_it_on_a_phone_and_a_desk_in_light_and_dark(pages: dict[
                 assert tab.page.evaluate("document.documentElement.scrollHeight") <= 3000
             assert tab.requests == [path.as_uri()]
             assert tab.page.locator("script, iframe, object, a").count() == 0
-            cut = (
-                "[...document.querySelectorAll('figure svg text')].filter(t => { const b = t.getBBox(), v = "
-            )
-            cut += (
-                "t.ownerSVGElement.viewBox.baseVal; return b.x < -1 || b.x + b.width > v.width + 1; }).length"
-            )
+            cut = "[...document.querySelectorAll('figure svg text')].filter(t => { const b = t.getBBox(), v = "
+            cut += "t.ownerSVGElement.viewBox.baseVal; return b.x < -1 || b.x + b.width > v.width + 1; }).length"
             assert name != "clean" or tab.page.evaluate(cut) == 0, "a label is cut off"
             pictures[name, width, scheme] = tab.picture()
             assert "alert(1)" in tab.text("h1") or name == "clean"

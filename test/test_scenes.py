@@ -139,9 +139,7 @@ def test_what_is_no_obstacle_is_refused() -> None:
     ):
         with pytest.raises(SafeSysIdError, match="expected"):
             wrong()
-    with pytest.raises(
-        ConfigError, match=r"spheres\[0\].name = 'a': expected a name that no other obstacle has"
-    ):
+    with pytest.raises(ConfigError, match=r"spheres\[0\].name = 'a': expected a name that no other obstacle has"):
         Scene("s", (SceneBox("a", np.zeros(3), np.zeros(3), np.ones(3)), SceneSphere("a", np.zeros(3), 1.0)))
 
 
@@ -165,19 +163,11 @@ def folder(tmp_path: Path) -> Path:
 def test_a_file_with_all_kinds_loads_and_says_what_it_holds(folder: Path) -> None:
     scene = load_scene(folder / "s.yaml")
     kinds = {obstacle.name: obstacle.kind for obstacle in scene.obstacles}
-    assert kinds == {
-        "table": "box",
-        "ball": "sphere",
-        "pipe": "capsule",
-        "chair": "mesh",
-        "wedge": "zonotope",
-    }
+    assert kinds == {"table": "box", "ball": "sphere", "pipe": "capsule", "chair": "mesh", "wedge": "zonotope"}
     assert count_obstacles(scene) == "1 box, 1 sphere, 1 capsule, 1 mesh (convex hulls), 1 zonotope"
     assert [body.name for body in scene.bodies()] == [obstacle.name for obstacle in scene.obstacles]
     chair = scene.obstacles[3]
-    cloud = (
-        np.random.default_rng(3).normal(scale=200.0, size=(40, 3)).astype(np.float32)
-    )  # as the file has it
+    cloud = np.random.default_rng(3).normal(scale=200.0, size=(40, 3)).astype(np.float32)  # as the file has it
     turn = Rotation.from_euler("z", 1.0).as_matrix()
     placed = 1e-3 * cloud.astype(float) @ turn.T + [0.0, -1.0, 0.0]
     for corner in placed[ConvexHull(placed).vertices]:  # where these are, the whole cloud is
@@ -295,9 +285,7 @@ def test_start_and_goal_of_the_example_of_the_docs_can_be_held(example: Path) ->
         ("[0, 1.0, 3.14, 0.0, 0, 0.0, 1.57]", ""),  # stretched out: too heavy for the prior only
     ],
 )
-def test_a_goal_is_judged_as_the_start_but_may_wait_for_tighter_bounds(
-    example: Path, goal: str, reason: str
-) -> None:
+def test_a_goal_is_judged_as_the_start_but_may_wait_for_tighter_bounds(example: Path, goal: str, reason: str) -> None:
     text = example.read_text(encoding="utf-8").replace("[0.5, 0.26, 3.14, -2.27, 0, 0.96, 1.57]", goal)
     if not reason:
         text = "boxes: []\n" + text[text.index("start:") :]
@@ -337,9 +325,7 @@ def test_markers_add_move_and_delete_what_came_as_markers() -> None:
     assert [o.name for o in fewer.obstacles] == ["post", "marker:table/4"]
     other = scene_from_markers([mark(action="delete_all", ns="chairs")], fewer)
     assert len(other.obstacles) == 2
-    assert [o.name for o in scene_from_markers([mark(action="delete_all", ns="")], fewer).obstacles] == [
-        "post"
-    ]
+    assert [o.name for o in scene_from_markers([mark(action="delete_all", ns="")], fewer).obstacles] == ["post"]
     assert [o.name for o in scene.obstacles] == ["post"]
 
 
@@ -385,11 +371,7 @@ def test_a_mesh_marker_is_read_from_where_it_says(folder: Path, monkeypatch: pyt
     vertices, _, _ = read_mesh(folder / "chair.stl", 0.001)
     assert set(map(tuple, mesh.points)) <= set(map(tuple, vertices))
     # The same mesh, that its reader may read, by the name of a file: only scene files may.
-    for name in (
-        f"file://{folder}/chair.stl",
-        str(folder / "chair.stl"),
-        f"package://chairs/../../{folder.name}",
-    ):
+    for name in (f"file://{folder}/chair.stl", str(folder / "chair.stl"), f"package://chairs/../../{folder.name}"):
         with pytest.raises(ConfigError, match="package://NAME/PATH"):
             scene_from_markers([mark(kind="mesh", mesh_resource=name)], Scene("s"))
 

@@ -45,9 +45,7 @@ def test_defaults_are_allowed(key: Parameter) -> None:
     assert type(value) is (tuple if isinstance(key.default, list) else type(key.default))
 
 
-@pytest.mark.parametrize(
-    "key", [key for key in KEYS.values() if key.type != "section"], ids=lambda key: key.path
-)
+@pytest.mark.parametrize("key", [key for key in KEYS.values() if key.type != "section"], ids=lambda key: key.path)
 def test_null_is_allowed_where_it_means_something(key: Parameter) -> None:
     if "<link>" in key.path or key.path == "locked.<joint>":
         return
@@ -90,11 +88,7 @@ def _judged(value: object, schema: Any) -> bool:
         "required": lambda names: set(names) <= set(value),
         "properties": lambda known: all(_judged(value[name], known[name]) for name in known if name in value),
         "additionalProperties": lambda of: (
-            all(
-                of is not False and _judged(value[name], of)
-                for name in value
-                if name not in schema["properties"]
-            )
+            all(of is not False and _judged(value[name], of) for name in value if name not in schema["properties"])
             if "properties" in schema
             else all(_judged(entry, of) for entry in value.values())
         ),
@@ -290,9 +284,7 @@ def test_sections_are_declared_by_their_classes() -> None:
 
     class Outer(Section):
         hands: dict[str, Inner] = entries("all hands", of="hand")
-        weights: dict[str, float] = entries(
-            "of things", of="thing", each=setting("how heavy", "kg", "[0, inf)")
-        )
+        weights: dict[str, float] = entries("of things", of="thing", each=setting("how heavy", "kg", "[0, inf)"))
 
     keys = Keys.of(Outer)
     assert [(key.path, key.type, key.description) for key in keys.values()] == [

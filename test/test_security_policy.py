@@ -13,15 +13,7 @@ pytest.importorskip("mujoco")
 
 from ros_harness import Probe, running
 
-from safe_sysid.nodes.common.access_policy import (
-    ENCLAVES,
-    NODES,
-    OPTIONAL,
-    Access,
-    full_name,
-    main,
-    policy_text,
-)
+from safe_sysid.nodes.common.access_policy import ENCLAVES, NODES, OPTIONAL, Access, full_name, main, policy_text
 
 pytestmark = pytest.mark.ros
 
@@ -51,9 +43,7 @@ def test_the_file_says_what_the_table_says(namespace: str) -> None:
             names = {full_name(item, namespace) for item in getattr(access, place)}
             assert allowed(enclaves[full_name(name, namespace)], place) == names, (name, place)
     if not namespace:
-        assert text == FILE.read_text(), (
-            "python -m safe_sysid.nodes.common.access_policy > config/security/policy.xml"
-        )
+        assert text == FILE.read_text(), "python -m safe_sysid.nodes.common.access_policy > config/security/policy.xml"
 
 
 @pytest.mark.parametrize("namespace", ['a" node="x', "a b", "a//b", "1a", "a/<b>", "\u00e9"])
@@ -69,12 +59,7 @@ def test_what_is_no_namespace_makes_no_file(namespace: str, capsys: pytest.Captu
 
 def test_only_the_nodes_of_the_arm_may_move_it_and_lookers_on_say_nothing() -> None:
     """The point of it all, independent of the table's order: who may say what has consequences."""
-    moves = {
-        "effort_command": "controller",
-        "plan": "planner",
-        "bounds": "identifier",
-        "bounds_active": "controller",
-    }
+    moves = {"effort_command": "controller", "plan": "planner", "bounds": "identifier", "bounds_active": "controller"}
     for topic, sayer in moves.items():
         assert [name for name, access in ENCLAVES.items() if topic in access.publish] == [sayer]
     assert [name for name, access in ENCLAVES.items() if "joint_states" in access.publish] == ["plant"]

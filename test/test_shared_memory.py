@@ -15,10 +15,7 @@ from safe_sysid.bring_up.shared_memory import port_segments, remove_leftovers
 
 #: Holds a lock as the middleware does, until its standard input ends.
 _HOLDER = (
-    "import fcntl, os, sys\n"
-    "fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX)\n"
-    "print(flush=True)\n"
-    "input()"
+    "import fcntl, os, sys\nfcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX)\nprint(flush=True)\ninput()"
 )
 
 

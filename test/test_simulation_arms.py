@@ -16,9 +16,7 @@ from safe_sysid.simulation.payloads import DUMBBELLS, NO_PAYLOAD, payload_from_s
 
 
 @settings(max_examples=40)
-@given(
-    seed=st.integers(0, 10**6), n=st.integers(1, 9), mode=st.sampled_from(["uniform", "corner", "nominal"])
-)
+@given(seed=st.integers(0, 10**6), n=st.integers(1, 9), mode=st.sampled_from(["uniform", "corner", "nominal"]))
 def test_a_drawn_arm_is_possible_and_inside_its_prior(seed: int, n: int, mode: str) -> None:
     model = random_arm(seed, n)
     theta = draw_truth(model, NO_PAYLOAD, seed, mode)
@@ -66,9 +64,7 @@ def test_uniform_draws_fill_the_box_of_a_round_body() -> None:
     rng = np.random.default_rng(0)
     nominal = pseudo_inertia_to_theta(np.diag([0.1, 0.1, 0.1, 3.0]))
     radius = 0.05 * np.abs(nominal) + 1e-4
-    draws = np.array(
-        [draw_link(rng, nominal - radius, nominal + radius, nominal, "uniform") for _ in range(400)]
-    )
+    draws = np.array([draw_link(rng, nominal - radius, nominal + radius, nominal, "uniform") for _ in range(400)])
     scaled = (draws - nominal) / radius
     assert np.all(scaled.min(axis=0) < -0.95)
     assert np.all(scaled.max(axis=0) > 0.95)
@@ -124,7 +120,5 @@ def test_a_nominal_link_that_is_no_body_is_named() -> None:
     theta = model.theta_nominal.copy()
     theta[14] = 1e3  # Ixx of link 1
     object.__setattr__(model, "theta_nominal", theta)
-    with pytest.raises(
-        ParameterError, match=r"link moved by j1: nominal parameters .*expected those of a solid body"
-    ):
+    with pytest.raises(ParameterError, match=r"link moved by j1: nominal parameters .*expected those of a solid body"):
         draw_truth(model, NO_PAYLOAD, 0)

@@ -50,8 +50,7 @@ def states(n: int, count: int = 400) -> list[tuple[float, np.ndarray, np.ndarray
     t = np.arange(count) * 1e-3
     phase = rng.uniform(0.0, 6.0, (3, n))
     return [
-        (s, np.sin(9.0 * s + phase[0]), 9.0 * np.cos(9.0 * s + phase[0]), 30.0 * np.sin(5.0 * s + phase[2]))
-        for s in t
+        (s, np.sin(9.0 * s + phase[0]), 9.0 * np.cos(9.0 * s + phase[0]), 30.0 * np.sin(5.0 * s + phase[2])) for s in t
     ]
 
 
@@ -109,9 +108,7 @@ def test_patterns_do_what_their_names_say() -> None:
     tau = np.array([s[3] for s in states(n)])
     qd = np.array([s[2] for s in states(n)])
     assert np.all(seen["constant"] == seen["constant"][0])
-    np.testing.assert_array_equal(
-        seen["with_torque"], np.where(tau == 0.0, seen["with_torque"], np.sign(tau))
-    )
+    np.testing.assert_array_equal(seen["with_torque"], np.where(tau == 0.0, seen["with_torque"], np.sign(tau)))
     np.testing.assert_array_equal(seen["with_velocity"], np.sign(qd))
     np.testing.assert_array_equal(seen["against_velocity"], -np.sign(qd))
     flips = np.flatnonzero(np.any(np.diff(seen["square_wave"], axis=0) != 0.0, axis=1)) + 1
@@ -191,12 +188,8 @@ def test_actuator_errors_stay_inside_their_bound_and_use_it(mode: str) -> None:
 def test_the_adversarial_actuator_feeds_the_motion_or_eats_it() -> None:
     signs = set()
     for seed in range(10):
-        actuator = Actuator(
-            "adversarial", np.ones(2), np.zeros(2), np.full(2, 9.0), np.random.default_rng(seed)
-        )
-        power = [
-            actuator.apply(0.0, np.zeros(2), qd) @ qd for qd in np.random.default_rng(0).normal(size=(20, 2))
-        ]
+        actuator = Actuator("adversarial", np.ones(2), np.zeros(2), np.full(2, 9.0), np.random.default_rng(seed))
+        power = [actuator.apply(0.0, np.zeros(2), qd) @ qd for qd in np.random.default_rng(0).normal(size=(20, 2))]
         assert np.all(np.sign(power) == np.sign(power[0]))
         signs.add(float(np.sign(power[0])))
     assert signs == {-1.0, 1.0}

@@ -53,23 +53,17 @@ def integrate(shape: Shape, mass: float) -> np.ndarray:
     second = np.einsum("i,ij,ik->jk", weight, position, position)
     inertia = np.trace(second) * np.eye(3) - second
     i = inertia
-    return np.array(
-        [weight.sum(), *(weight @ position), i[0, 0], i[0, 1], i[1, 1], i[0, 2], i[1, 2], i[2, 2]]
-    )
+    return np.array([weight.sum(), *(weight @ position), i[0, 0], i[0, 1], i[1, 1], i[0, 2], i[1, 2], i[2, 2]])
 
 
-@pytest.mark.parametrize(
-    ("kind", "size"), [("cylinder", (0.04, 0.2)), ("box", (0.1, 0.3, 0.05)), ("sphere", (0.07,))]
-)
+@pytest.mark.parametrize(("kind", "size"), [("cylinder", (0.04, 0.2)), ("box", (0.1, 0.3, 0.05)), ("sphere", (0.07,))])
 def test_inertia_of_a_solid_is_the_integral_over_it(kind: str, size: tuple[float, ...]) -> None:
     rng = np.random.default_rng(len(size))
     shape = Shape(kind, size, rng.normal(size=3), Rotation.random(random_state=rng).as_matrix())
     np.testing.assert_allclose(shape.inertial(2.7), integrate(shape, 2.7), rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("kind", "size"), [("cylinder", (0.04, 0.2)), ("box", (0.1, 0.3, 0.05)), ("sphere", (0.07,))]
-)
+@pytest.mark.parametrize(("kind", "size"), [("cylinder", (0.04, 0.2)), ("box", (0.1, 0.3, 0.05)), ("sphere", (0.07,))])
 def test_bounding_box_touches_the_solid_and_holds_it(kind: str, size: tuple[float, ...]) -> None:
     rng = np.random.default_rng(3)
     shape = Shape(kind, size, rng.normal(size=3), Rotation.random(random_state=rng).as_matrix())
@@ -129,9 +123,7 @@ def test_numbers_are_mass_centre_and_inertia_about_the_centre(
     rotation = Rotation.from_rotvec(turn).as_matrix()
     inertia = rotation @ np.diag(sum(seconds) - np.array(seconds)) @ rotation.T
     i = inertia
-    text = ",".join(
-        map(repr, map(float, (mass, *centre, i[0, 0], i[0, 1], i[1, 1], i[0, 2], i[1, 2], i[2, 2])))
-    )
+    text = ",".join(map(repr, map(float, (mass, *centre, i[0, 0], i[0, 1], i[1, 1], i[0, 2], i[1, 2], i[2, 2]))))
     payload = payload_from_spec(text)
     got_mass, got_centre, got_inertia = com_and_inertia(payload.theta)
     assert got_mass == mass
@@ -233,12 +225,8 @@ def test_hand_and_payload_add_up_in_the_last_joint_frame() -> None:
     payload = payload_from_spec("1.3,0.1,-0.2,0.05,0.02,0.003,0.03,-0.001,0.002,0.025")
     flange = pin.SE3(np.array(model.flange[0]), np.array(model.flange[1]))
     hand = model.theta_nominal[30:40]
-    total = pin.Inertia.FromDynamicParameters(hand) + flange.act(
-        pin.Inertia.FromDynamicParameters(payload.theta)
-    )
-    np.testing.assert_allclose(
-        theta_e_with_payload(model, hand, payload), total.toDynamicParameters(), atol=1e-12
-    )
+    total = pin.Inertia.FromDynamicParameters(hand) + flange.act(pin.Inertia.FromDynamicParameters(payload.theta))
+    np.testing.assert_allclose(theta_e_with_payload(model, hand, payload), total.toDynamicParameters(), atol=1e-12)
 
 
 def test_a_payload_outside_the_prior_is_refused_by_name() -> None:
@@ -263,22 +251,13 @@ def test_a_payload_that_reaches_out_of_the_envelope_is_refused() -> None:
     envelope = Body("payload", 1, corners @ rotation.T + position, 0.0, "payload")
     model = random_arm(1, 2, bodies=(envelope,), allowed=frozenset())
     theta = model.theta_nominal[10:20]
-    inside = Shape(
-        "cylinder", (0.05, 0.399), [0.0, 0.0, 0.05], Rotation.from_euler("x", 90, degrees=True).as_matrix()
-    )
+    inside = Shape("cylinder", (0.05, 0.399), [0.0, 0.0, 0.05], Rotation.from_euler("x", 90, degrees=True).as_matrix())
     check_inside_prior(model, theta, Payload("in", np.zeros(10), (inside,)))
     outside = Shape("cylinder", (0.05, 0.401), inside.position, inside.rotation)
-    with pytest.raises(
-        ParameterError, match=r"payload out: a cylinder reaches from .*outside the envelope from"
-    ):
+    with pytest.raises(ParameterError, match=r"payload out: a cylinder reaches from .*outside the envelope from"):
         check_inside_prior(model, theta, Payload("out", np.zeros(10), (inside, outside)))
     for _ in range(50):  # however turned: refused exactly when a point of it is outside
-        box = Shape(
-            "box",
-            (0.05, 0.1, 0.02),
-            rng.uniform(-0.1, 0.15, 3),
-            Rotation.random(random_state=rng).as_matrix(),
-        )
+        box = Shape("box", (0.05, 0.1, 0.02), rng.uniform(-0.1, 0.15, 3), Rotation.random(random_state=rng).as_matrix())
         signs = np.array([[x, y, z] for x in (-0.5, 0.5) for y in (-0.5, 0.5) for z in (-0.5, 0.5)])
         points = (signs * box.size) @ box.rotation.T + box.position
         fits = bool(np.all(points >= corners.min(axis=0)) and np.all(points <= corners.max(axis=0)))

@@ -79,10 +79,7 @@ def test_accelerations_agree_with_our_regressor(n: int) -> None:
         simulated.qpos[:], simulated.qvel[:] = q, qd
         simulated.qfrc_applied[:] = tau - plant.theta_true[13 * n :]
         mujoco.mj_forward(plant._mj, simulated)
-        predicted = (
-            dynamics_of(model.kinematics).torque_regressor(q, qd, simulated.qacc.copy(), 0.0)
-            @ plant.theta_true
-        )
+        predicted = dynamics_of(model.kinematics).torque_regressor(q, qd, simulated.qacc.copy(), 0.0) @ plant.theta_true
         np.testing.assert_allclose(predicted, tau, rtol=0, atol=1e-9 * np.abs(tau).max())
 
 
@@ -171,9 +168,7 @@ def test_energy_is_kept_without_torque_and_friction() -> None:
 
     def energy(q: np.ndarray, qd: np.ndarray) -> float:
         rotation, origin = forward_kinematics(model.kinematics, q)
-        moment = sum(
-            theta[10 * j] * origin[j] + rotation[j] @ theta[10 * j + 1 : 10 * j + 4] for j in range(n)
-        )
+        moment = sum(theta[10 * j] * origin[j] + rotation[j] @ theta[10 * j + 1 : 10 * j + 4] for j in range(n))
         return 0.5 * qd @ inertia(model, theta, q) @ qd - model.kinematics.gravity @ moment
 
     for _ in range(800):
@@ -320,9 +315,7 @@ def test_a_plant_is_built_from_what_the_settings_declare() -> None:
 def test_stiff_friction_gets_more_steps_and_absurd_friction_is_refused() -> None:
     model = without_contacts(0, 2, coulomb=5.0, rotor=0.3)
     assert plant_of(model).substeps > 2
-    with pytest.raises(
-        ModelError, match=r"robot random: Coulomb friction turns round within .* steps per period"
-    ):
+    with pytest.raises(ModelError, match=r"robot random: Coulomb friction turns round within .* steps per period"):
         plant_of(model, coulomb_velocity=[1e-6, 1e-6])
     with pytest.raises(ModelError, match=r"joint j0: Coulomb friction .*expected a positive velocity"):
         plant_of(model, coulomb_velocity=[0.0, 0.0])

@@ -80,11 +80,7 @@ def test_clearance_is_the_distance_of_the_solids(kind: str, other: str) -> None:
         body = random_body(rng, "one", 1, kind)
         bodies, boxes = [body], []
         if other == "scene":
-            size, xyz, rpy = (
-                rng.uniform(0.05, 0.3, 3),
-                rng.uniform((0.5, -1, -1), (2.5, 1, 1)),
-                rng.uniform(-3, 3, 3),
-            )
+            size, xyz, rpy = (rng.uniform(0.05, 0.3, 3), rng.uniform((0.5, -1, -1), (2.5, 1, 1)), rng.uniform(-3, 3, 3))
             boxes = [SceneBox("crate", xyz, rpy, size)]
         else:
             second = random_body(rng, "two", -1, other)
@@ -123,9 +119,7 @@ def drive(plant: Plant, steps: int) -> None:
     for _ in range(steps):
         truth = plant.truth()
         q, qd = truth["q"][-1], truth["qd"][-1]
-        plant.step(
-            dynamics_of(model.kinematics).torque_regressor(q, qd, 20.0 * (1.0 - qd), 0.0) @ plant.theta_true
-        )
+        plant.step(dynamics_of(model.kinematics).torque_regressor(q, qd, 20.0 * (1.0 - qd), 0.0) @ plant.theta_true)
 
 
 def test_driving_into_a_box_is_counted_named_and_seen_in_the_clearance() -> None:
@@ -205,12 +199,7 @@ def test_a_base_inside_the_scene_is_refused_unless_allowed() -> None:
         ModelError, match=r"base overlaps ground of the scene by .* m: expected clear or an allowed pair"
     ):
         Plant(model, model.theta_nominal, NO_PAYLOAD, Scene("s", (ground,)))
-    Plant(
-        model,
-        model.theta_nominal,
-        NO_PAYLOAD,
-        Scene("s", (ground,), frozenset({frozenset({"base", "ground"})})),
-    )
+    Plant(model, model.theta_nominal, NO_PAYLOAD, Scene("s", (ground,), frozenset({frozenset({"base", "ground"})})))
 
 
 @pytest.mark.parametrize("scene", ["open", "six_boxes"])
@@ -254,9 +243,7 @@ GROUND = frozenset({frozenset({"ground", "base_link"})})
 def clear_of(model: RobotModel, obstacle: Obstacle, q: np.ndarray) -> bool:
     rotation, origin = forward_kinematics(model.kinematics, q)
     return all(
-        hull_distance(
-            obstacle.points, b.points if b.joint < 0 else b.points @ rotation[b.joint].T + origin[b.joint]
-        )
+        hull_distance(obstacle.points, b.points if b.joint < 0 else b.points @ rotation[b.joint].T + origin[b.joint])
         > b.radius + obstacle.radius + 0.05
         for b in model.bodies
     )
@@ -271,14 +258,10 @@ def test_the_judge_never_sees_less_than_what_is_certified(seed: int) -> None:
     assert kept
     scene = Scene("s", (*load_scene("six_boxes").obstacles, *kept), GROUND)
     tracking = TrackingSet(np.full(7, 0.015), np.full(7, 0.06), np.full(7, 5.0))
-    plan = QuinticTrajectory.to_rest(
-        np.stack([start, 0 * start, 0 * start]), start + rng.uniform(-0.5, 0.5, 7), 3.0
-    )
+    plan = QuinticTrajectory.to_rest(np.stack([start, 0 * start, 0 * start]), start + rng.uniform(-0.5, 0.5, 7), 3.0)
     cells = time_cells(plan, 64)
     found = enclose_clearance(model, scene, cells, tracking)
-    payload = payload_from_spec(
-        "0.5,0,0,0,0.001,0,0.001,0,0,0.001"
-    )  # known by numbers: the envelope stands for it
+    payload = payload_from_spec("0.5,0,0,0,0.001,0,0.001,0,0,0.001")  # known by numbers: the envelope stands for it
     plant = Plant(model, model.theta_nominal, payload, scene)
     checked = 0
     for cell in rng.integers(cells.count, size=25):
@@ -287,7 +270,5 @@ def test_the_judge_never_sees_less_than_what_is_certified(seed: int) -> None:
         seen, pair = plant.clearance(q)
         if found.bounds[cell].min() > 0.0:  # a negative bound claims no depth
             checked += 1
-            assert seen >= found.bounds[cell].min() - 3e-4, (
-                pair
-            )  # thin solids are a little thicker for the judge
+            assert seen >= found.bounds[cell].min() - 3e-4, pair  # thin solids are a little thicker for the judge
     assert checked > 5

@@ -49,9 +49,7 @@ def linear(matrix: np.ndarray, offset: np.ndarray) -> Margins:
 
 def run(f: Function, c: Margins, start: np.ndarray, iterations: int = 200, **changes: object) -> SqpResult:
     n = len(start)
-    return minimise(
-        f, c, start, -np.ones(n), np.ones(n), Subproblem(n, 24), iterations, options=EXACT, **changes
-    )
+    return minimise(f, c, start, -np.ones(n), np.ones(n), Subproblem(n, 24), iterations, options=EXACT, **changes)
 
 
 @settings(max_examples=20, deadline=None)
@@ -106,9 +104,7 @@ def test_comes_back_from_far_outside(seed: int) -> None:
 
     def c(k: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         d = k - centre
-        return np.array([0.16 - d @ d, np.sin(3 * k[0]) + 0.6]), np.array(
-            [-2 * d, [3 * np.cos(3 * k[0]), 0, 0, 0, 0]]
-        )
+        return np.array([0.16 - d @ d, np.sin(3 * k[0]) + 0.6]), np.array([-2 * d, [3 * np.cos(3 * k[0]), 0, 0, 0, 0]])
 
     f = Function(lambda k: (10.0 * float((k - target) @ (k - target)), 20.0 * (k - target)))
     start = centre + 0.9 * np.sign(rng.normal(size=5))
@@ -161,9 +157,7 @@ def test_bounds_stops_and_counts() -> None:
         asked.append(1)
         return len(asked) > 3
 
-    stopped = minimise(
-        f, free, -np.ones(3), -np.ones(3), np.ones(3), Subproblem(3), 50, stop, SqpOptions(radius=0.1)
-    )
+    stopped = minimise(f, free, -np.ones(3), -np.ones(3), np.ones(3), Subproblem(3), 50, stop, SqpOptions(radius=0.1))
     assert stopped.iterations == 3
     assert not stopped.converged
     assert minimise(f, free, np.zeros(3), -np.ones(3), np.ones(3), Subproblem(3), 0).best is not None
@@ -174,9 +168,7 @@ def test_a_cost_that_breaks_down_is_kept_away_from(bad: float) -> None:
     """Beyond 0.5 the cost is NaN or infinite: the answer is on this side, or there is none."""
 
     def f(k: np.ndarray) -> tuple[float, np.ndarray]:
-        return (
-            (bad, np.full(2, bad)) if k[0] > 0.5 else (float(-k[0] + k[1] ** 2), np.array([-1.0, 2 * k[1]]))
-        )
+        return (bad, np.full(2, bad)) if k[0] > 0.5 else (float(-k[0] + k[1] ** 2), np.array([-1.0, 2 * k[1]]))
 
     free = Margins(lambda k: (np.ones(1), np.zeros((1, 2))))
     found = run(Function(f), free, np.zeros(2))

@@ -18,9 +18,7 @@ def check(tool: str, *arguments: str) -> None:
         if os.environ.get("CI"):
             pytest.fail(f"{tool} is not installed: in CI nothing is skipped")
         pytest.skip(f"{tool} is not installed (pip install -e '.[dev]')")
-    result = subprocess.run(
-        [sys.executable, "-m", tool, *arguments], cwd=ROOT, capture_output=True, text=True
-    )
+    result = subprocess.run([sys.executable, "-m", tool, *arguments], cwd=ROOT, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
 
 

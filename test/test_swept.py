@@ -31,9 +31,7 @@ def bodies_for(n: int, rng: np.random.Generator) -> tuple[Body, ...]:
     return tuple(bodies)
 
 
-def found_boxes(
-    kin: Kinematics, bodies: tuple[Body, ...], states: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def found_boxes(kin: Kinematics, bodies: tuple[Body, ...], states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(B, 3) smallest and largest coordinates of the bodies over configurations (N, n)."""
     lower, upper = np.full((len(bodies), 3), np.inf), np.full((len(bodies), 3), -np.inf)
     for q in states:

@@ -82,9 +82,7 @@ def test_the_proof_says_what_is_published_and_needs_all_of_the_drift(model, erro
     """By formulas of its own, in extended precision."""
     _, loaded, _, tare = arm
     identifier = Identifier(model, errors, **tare.options())
-    identifier.add(
-        noisy(log_of(model, loaded, np.random.default_rng(5), 1.0), 0.05, 0.025, np.random.default_rng(6))
-    )
+    identifier.add(noisy(log_of(model, loaded, np.random.default_rng(5), 1.0), 0.05, 0.025, np.random.default_rng(6)))
     proof = identifier.update().proof
     assert np.array_equal(proof.drift, tare.drift)
     assert np.any(proof.rows.log == 1)

@@ -27,10 +27,7 @@ def log_of(model: RobotModel, pounds: int | None) -> Measurements:
     theta[60:70] = theta_e_with_payload(model, hand, payload)
     plans = exciting_plans(np.array(model.settings.home), rng, n_plans=1, t_f=1.5)
     return noisy(
-        simulate(model.kinematics, theta, model.friction_transition_velocity, plans, rng=rng),
-        0.05,
-        0.025,
-        rng,
+        simulate(model.kinematics, theta, model.friction_transition_velocity, plans, rng=rng), 0.05, 0.025, rng
     )
 
 

@@ -25,10 +25,7 @@ from safe_sysid.trajectories.plan import Plan
 def identified(model: RobotModel) -> ParameterBox:
     """The prior with a payload known to 5 %."""
     prior = model.arm_prior
-    middle, half = (
-        0.5 * (prior.payload_lower + prior.payload_upper),
-        prior.payload_upper - prior.payload_lower,
-    )
+    middle, half = (0.5 * (prior.payload_lower + prior.payload_upper), prior.payload_upper - prior.payload_lower)
     return prior.with_payload(middle - 0.025 * half, middle + 0.025 * half, 1)
 
 
@@ -154,10 +151,7 @@ def test_an_arm_without_rotor_inertia(tmp_path: Path) -> None:
         for t in np.linspace(0.0, 1.5, 20):
             at = path.state(float(t))[0]
             h = np.array(
-                [
-                    dynamics_of(arm.kinematics).momentum_regressor(at[None], e[None])[0] @ box.mid
-                    for e in np.eye(2)
-                ]
+                [dynamics_of(arm.kinematics).momentum_regressor(at[None], e[None])[0] @ box.mid for e in np.eye(2)]
             )
             assert np.linalg.eigvalsh(h)[0] >= 0.3 or not proved
     assert outcomes == {True, False}
@@ -171,12 +165,7 @@ def test_gains_for_a_motion_are_searched_for(model: RobotModel, lockstep: bool) 
     assert np.all(gains.K_r <= STIFFEST[0] * (1.0 + 1e-12))
     assert gains.kappa <= STIFFEST[1]
     fixed = gains_for_motion(
-        model,
-        trajectory,
-        box,
-        lockstep,
-        K_r=model.settings.controller.K_r,
-        kappa=model.settings.controller.kappa,
+        model, trajectory, box, lockstep, K_r=model.settings.controller.K_r, kappa=model.settings.controller.kappa
     )
     assert np.all(gains.e_bound < fixed.e_bound)
     assert np.all(torque_of(model, trajectory, box, gains) <= model.limits.torque)

@@ -46,9 +46,7 @@ def loop(model: RobotModel, gains: ControllerGains) -> ClosedLoop:
 
 def inertia(model: RobotModel, theta: np.ndarray, q: np.ndarray) -> np.ndarray:
     n = model.n
-    columns = [
-        dynamics_of(model.kinematics).momentum_regressor(q[None], e[None])[0] @ theta for e in np.eye(n)
-    ]
+    columns = [dynamics_of(model.kinematics).momentum_regressor(q[None], e[None])[0] @ theta for e in np.eye(n)]
     return np.array(columns).T
 
 
@@ -65,11 +63,7 @@ def test_robust_term_of_the_law(seed: int) -> None:
     n, size = int(rng.integers(1, 8)), int(rng.integers(1, 40))
     w = rng.normal(size=(n, size)) * 10.0 ** rng.uniform(-2, 1, (n, 1)) * (rng.random((n, size)) < 0.6)
     rad = rng.random(size) * (rng.random(size) < 0.8) * 10.0 ** rng.uniform(-2, 1, size)
-    lam, damping, r = (
-        rng.uniform(0.1, 9, n),
-        rng.uniform(0, 9, n),
-        rng.normal(size=n) * 10.0 ** rng.uniform(-4, 0),
-    )
+    lam, damping, r = (rng.uniform(0.1, 9, n), rng.uniform(0, 9, n), rng.normal(size=n) * 10.0 ** rng.uniform(-4, 0))
     mid, gain, torque = rng.normal(size=size), float(10.0 ** rng.uniform(-4, -1)), np.empty(n)
     S = robust_torque(w, mid, rad, r, damping, lam, gain, torque)
     rows = np.abs(w) @ rad
@@ -79,9 +73,7 @@ def test_robust_term_of_the_law(seed: int) -> None:
     with np.errstate(all="ignore"):
         s = rad * np.clip(np.where(weight * rad > 0, (r @ w) / (gain * weight), 0.0), -1, 1)
     np.testing.assert_allclose(torque, w @ (mid + s) + damping * r, atol=1e-9 * (1 + np.abs(torque).max()))
-    theta = mid + rad * np.where(
-        rng.random(size) < 0.5, rng.choice([-1.0, 1.0], size), rng.uniform(-1, 1, size)
-    )
+    theta = mid + rad * np.where(rng.random(size) < 0.5, rng.choice([-1.0, 1.0], size), rng.uniform(-1, 1, size))
     rho = theta - mid - s
     u = w @ rho
     U = np.sqrt(np.sum(u * u / lam))
@@ -117,9 +109,7 @@ def test_damping_and_turning_in_units_of_the_inertia(
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_change_since_the_measurement(
-    model: RobotModel, gains: ControllerGains, loop: ClosedLoop, seed: int
-) -> None:
+def test_change_since_the_measurement(model: RobotModel, gains: ControllerGains, loop: ClosedLoop, seed: int) -> None:
     """Step 6: Delta' along motions that are as fast as allowed, measurement errors included."""
     rng, n, a = np.random.default_rng(seed), model.n, gains.assumptions
     errors = 1e-3 * rng.random(n), 1e-2 * rng.random(n)
@@ -194,9 +184,7 @@ def test_four_corners_are_the_worst_holds(
     worst = max(mean(*c) for c in ((0.0, 0.0), (0.0, 1.0), (delay, delay), (delay, 1.0)))
     assert mean(x, z) <= worst + 1e-9
     ages = np.linspace(x, z, 2001)
-    assert _mean_distance(x, z, lead) == pytest.approx(
-        np.trapezoid(np.abs(ages - lead), dx=1 / 2000), abs=1e-6
-    )
+    assert _mean_distance(x, z, lead) == pytest.approx(np.trapezoid(np.abs(ages - lead), dx=1 / 2000), abs=1e-6)
 
 
 class OneJoint(ClosedLoop):
@@ -214,9 +202,7 @@ class OneJoint(ClosedLoop):
         return R1, by_r * (self.eta + age * (2 * S + R1)), Change(0.0, 0.0, 0.0, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("h", "d", "k", "eta"), [(1e-3, 0, 0, 0), (1.5e-3, 5e-4, 3, 0), (2.5e-3, 1e-3, 3, 8e-3)]
-)
+@pytest.mark.parametrize(("h", "d", "k", "eta"), [(1e-3, 0, 0, 0), (1.5e-3, 5e-4, 3, 0), (2.5e-3, 1e-3, 3, 8e-3)])
 def test_mean_power_of_one_hold_is_sharp(h: float, d: float, k: float, eta: float) -> None:
     """Whatever H, r, noise, delay and both commands are, D is not exceeded; and it nearly is."""
     S, kappa, c, rng, size = 7.4, 10.0, 1.6, np.random.default_rng(0), 3000
@@ -249,10 +235,7 @@ def test_mean_power_of_one_hold_is_sharp(h: float, d: float, k: float, eta: floa
         start, work = r, 0.0
         for _ in range(20):
             middle = r + hold / 40 * (u - kappa * r_hat + k * (r - r_hat))
-            r, work = (
-                r + hold / 20 * (u - kappa * r_hat + k * (middle - r_hat)),
-                work + kappa * middle**2 / 20,
-            )
+            r, work = (r + hold / 20 * (u - kappa * r_hat + k * (middle - r_hat)), work + kappa * middle**2 / 20)
         found = 0.5 * (r * r - start * start) / hold + work
         return np.where(np.maximum(np.abs(start), np.abs(r)) <= nu, found, -np.inf)
 
@@ -286,8 +269,7 @@ def test_every_claim_holds_where_rotors_react_on_moving_links() -> None:
 def test_every_claim_holds_whatever_a_feed_forward_adds_within_its_bound() -> None:
     """Its worst sign in every tick; the same without room in the gains breaks V, and with it the tube is wider."""
     plain, added = (
-        tracking.summarise([tracking.run(number, 1, duration=0.08, added=b) for number in range(5)])
-        for b in (0, 1)
+        tracking.summarise([tracking.run(number, 1, duration=0.08, added=b) for number in range(5)]) for b in (0, 1)
     )
     assert added["violated"] == 0, added
     kinds = [kind for kind in tracking.KINDS if kind in added]
@@ -324,9 +306,7 @@ def test_late_commands_are_covered_from_quiet_states_only(gains: ControllerGains
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_v_stays_below_its_bound_through_a_covered_gap(
-    model: RobotModel, gains: ControllerGains, seed: int
-) -> None:
+def test_v_stays_below_its_bound_through_a_covered_gap(model: RobotModel, gains: ControllerGains, seed: int) -> None:
     """One command held for as long as is covered, the arm pushed outward all the time, then one more hold."""
     rng, a = np.random.default_rng(seed), gains.assumptions
     theta, home = draw(model, seed), np.asarray(model.settings.home, float)
@@ -369,8 +349,6 @@ def test_inertia_floor_is_one(n: int) -> None:
             at = q[k] + rng.choice([-1.0, 1.0], n) * dq[k]
             # The box is around a consistent arm: scaled copies of it are consistent, too.
             true = theta * rng.choice([0.99, 1.0, 1.01])
-            h = np.array(
-                [dynamics_of(kin).momentum_regressor(at[None], e[None])[0] @ true for e in np.eye(n)]
-            )
+            h = np.array([dynamics_of(kin).momentum_regressor(at[None], e[None])[0] @ true for e in np.eye(n)])
             assert np.linalg.eigvalsh(scale[:, None] * h * scale)[0] >= found[k]
     assert np.max(found) > 0.0 or n > 4

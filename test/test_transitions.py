@@ -17,9 +17,7 @@ from std_msgs.msg import String
 
 from safe_sysid.bring_up.transitions import _DOUBT, _WAYS, Transitions
 
-_NUMBERS = {
-    name: number for number, name in enumerate(("", "configure", "cleanup", "activate", "deactivate"))
-}
+_NUMBERS = {name: number for number, name in enumerate(("", "configure", "cleanup", "activate", "deactivate"))}
 
 
 class Managed:

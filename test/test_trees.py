@@ -70,11 +70,7 @@ def random_tree(rng: np.random.Generator, n: int) -> tuple[Kinematics, pin.Model
         rng.choice([-1.0, 1.0], len(driven)) / rng.uniform(3.0, 20.0, len(driven)),
         spins / np.linalg.norm(spins, axis=1)[:, None],
     )
-    return (
-        Kinematics(parent, rotation, translation, axis, gravity, travel, motors),
-        model,
-        np.concatenate(theta),
-    )
+    return (Kinematics(parent, rotation, translation, axis, gravity, travel, motors), model, np.concatenate(theta))
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -151,10 +147,7 @@ def write_humanoid(folder: Path, rng: np.random.Generator, extra: str = "", **se
         "joints": {n: {"rotor_inertia": 9.0, "viscous": 8.0, "coulomb": 0.5, "offset": 0.0} for n in ours},
         "locked": {name: value for name, value in locked.items() if name not in ours},
     }  # fmt: skip
-    config["payload"] |= {
-        "prior_lower": [0.0, *[-9.0] * 3, *[-9.0] * 6],
-        "prior_upper": [9.0, *[9.0] * 3, *[9.0] * 6],
-    }
+    config["payload"] |= {"prior_lower": [0.0, *[-9.0] * 3, *[-9.0] * 6], "prior_upper": [9.0, *[9.0] * 3, *[9.0] * 6]}
     for key in ("hand_joints", "hand_links", "hand_opening"):
         config["payload"].pop(key, None)
     for key in ("geometry", "allowed_pairs", "mounting"):
@@ -178,12 +171,9 @@ def put(model: pin.Model, q: np.ndarray, name: str, value: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("base", "tip", "n"),
-    [("torso_2", "left_arm_8", 7), (None, "left_arm_8", 7), ("torso_2", "right_arm_7", 7)],
+    ("base", "tip", "n"), [("torso_2", "left_arm_8", 7), (None, "left_arm_8", 7), ("torso_2", "right_arm_7", 7)]
 )
-def test_one_arm_of_a_humanoid_is_pinocchios_reduced_model(
-    tmp_path: Path, base: str | None, tip: str, n: int
-) -> None:
+def test_one_arm_of_a_humanoid_is_pinocchios_reduced_model(tmp_path: Path, base: str | None, tip: str, n: int) -> None:
     rng = np.random.default_rng(3)
     file = write_humanoid(tmp_path, rng)
     config = read_yaml(file)
@@ -252,9 +242,7 @@ def test_one_arm_of_a_humanoid_is_pinocchios_reduced_model(
         ("baxter_description/urdf/baxter.urdf", "torso", "left_gripper_base_link"),
     ],
 )
-def test_arms_of_known_robots_are_pinocchios_reduced_models(
-    tmp_path: Path, file: str, base: str, tip: str
-) -> None:
+def test_arms_of_known_robots_are_pinocchios_reduced_models(tmp_path: Path, file: str, base: str, tip: str) -> None:
     uri = f"package://example-robot-data/robots/{file}"
     urdf, rng = package_file(uri, tmp_path / "x"), np.random.default_rng(1)
     tree = read_tree(urdf)
@@ -271,9 +259,7 @@ def test_arms_of_known_robots_are_pinocchios_reduced_models(
     limits = {"position": [-3.0, 3.0], "velocity": 1.0, "torque": 100.0}
     settings = next(iter(config["joints"].values()))
     config |= {"locked": locked, "joints": dict.fromkeys(ours, settings | limits)}
-    config["geometry"] = {
-        link: [] for link in tree.masses
-    }  # meshes of the whole robot: not what is asked here
+    config["geometry"] = {link: [] for link in tree.masses}  # meshes of the whole robot: not what is asked here
     path = tmp_path / "robot.yaml"
     path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
     arm = load_robot(path)
@@ -327,8 +313,7 @@ def test_what_does_not_fit_the_tree_is_refused_by_name(
 
 def test_a_floating_joint_that_the_arm_moves_is_refused(tmp_path: Path) -> None:
     loose = (
-        '<link name="ball"/><joint name="loose" type="floating"><parent link="left_arm_2"/>'
-        '<child link="ball"/></joint>'
+        '<link name="ball"/><joint name="loose" type="floating"><parent link="left_arm_2"/><child link="ball"/></joint>'
     )
     file = write_humanoid(tmp_path, np.random.default_rng(0), extra=loose)
     with pytest.raises(ModelError, match="'loose' of type 'floating' is moved by joint 'left_arm_2_joint'"):

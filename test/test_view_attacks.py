@@ -75,8 +75,7 @@ def test_a_foreign_page_can_neither_read_nor_frame_nor_talk(view: ViewServer, fo
         tab.wait(lambda: clicked, "the button")
         tab.page.goto(f"{foreign_site}#http://127.0.0.1:{view.gate.port}/")  # same browser, cookie included
         told = tab.wait(
-            lambda: (t := tab.page.evaluate("window.told")) and len(t) == 3 and t,
-            "what the foreign page was told",
+            lambda: (t := tab.page.evaluate("window.told")) and len(t) == 3 and t, "what the foreign page was told"
         )
         assert told == {"read the page": "no", "open a socket": "no", "frame": "no"}
         assert not view.viser.get_clients()
@@ -97,10 +96,7 @@ def test_a_link_cannot_make_our_page_talk_to_another_server(view: ViewServer, fo
             "s.onopen = () => done('open'); s.onerror = () => done('no'); })"
         )
         assert tab.page.evaluate(tried) == "no"
-        assert (
-            tab.page.evaluate(f"fetch('{foreign_site}', {{mode: 'no-cors'}}).then(() => 'sent', () => 'no')")
-            == "no"
-        )
+        assert tab.page.evaluate(f"fetch('{foreign_site}', {{mode: 'no-cors'}}).then(() => 'sent', () => 'no')") == "no"
 
 
 def test_html_that_slipped_through_runs_no_script(view: ViewServer) -> None:

@@ -59,9 +59,7 @@ def cookie(server: ViewServer) -> str:
 def browser(server: ViewServer, **changes: str | None) -> ClientConnection:
     """A socket as our page opens it, with changed headers."""
     origin = changes.pop("Origin", f"http://127.0.0.1:{server.gate.port}")
-    headers = {
-        key: value for key, value in {"Cookie": cookie(server), **changes}.items() if value is not None
-    }
+    headers = {key: value for key, value in {"Cookie": cookie(server), **changes}.items() if value is not None}
     return connect(
         f"ws://127.0.0.1:{server.gate.port}",
         origin=origin,  # type: ignore[arg-type]
@@ -132,14 +130,7 @@ def test_there_is_one_page_and_no_file(server: ViewServer, path: str, status: in
 
 
 @pytest.mark.parametrize(
-    "host",
-    [
-        "attacker.example",
-        "attacker.example:80",
-        "127.0.0.1.attacker.example",
-        "localhost.attacker.example",
-        "",
-    ],
+    "host", ["attacker.example", "attacker.example:80", "127.0.0.1.attacker.example", "localhost.attacker.example", ""]
 )
 def test_a_rebound_name_is_refused(server: ViewServer, host: str) -> None:
     response = ask(server, Host=host, Cookie=cookie(server))
@@ -268,9 +259,7 @@ HEADERS = st.lists(
 @given(target=st.one_of(st.just("/"), st.just("/?key=secret"), st.text(max_size=40)), headers=HEADERS)
 @example(target="//[", headers=[("Host", "localhost")])
 @example(target="/?key=\udcff", headers=[("Host", "localhost")])
-def test_whatever_is_asked_is_answered_and_only_the_key_opens(
-    target: str, headers: list[tuple[str, str]]
-) -> None:
+def test_whatever_is_asked_is_answered_and_only_the_key_opens(target: str, headers: list[tuple[str, str]]) -> None:
     gate = AccessControl(8080, "secret")
     given_headers = Headers(headers)
     try:
@@ -288,12 +277,7 @@ def test_whatever_is_asked_is_answered_and_only_the_key_opens(
 
 
 VALUES = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**63), 2**64 - 1)
-    | st.floats()
-    | st.text(max_size=300)
-    | st.binary(),
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(max_size=300) | st.binary(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
     max_leaves=20,
 )

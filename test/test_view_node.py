@@ -112,21 +112,14 @@ def test_intervals_are_those_of_the_last_active_box(tab: Tab, arm: ToldArm, prob
     last = arm.model.layout.payload
     for share, identity in ((1.0, (0, 0)), (0.3, (0, 1)), (0.01, (0, 2)), (1.0, (1, 0))):
         box = arm.know(share, identity)
-        until(
-            tab, arm, probe, lambda box=box: tab.text("#ss-box").lower() == f"box {box.identity}", "the box"
-        )
+        until(tab, arm, probe, lambda box=box: tab.text("#ss-box").lower() == f"box {box.identity}", "the box")
         for name, low, high in zip(PAYLOAD_NAMES, box.lower[last], box.upper[last], strict=True):
             assert interval(tab, name) == (low, high)
 
 
 def test_nodes_that_are_configured_otherwise_are_pointed_out(tab: Tab, arm: ToldArm, probe: Probe) -> None:
     own = configuration_digest(arm.model, lockstep=True)
-    for digest, shown in (
-        ("0" * 32 + ",measurement=abcdef", True),
-        (own, False),
-        ("0" * 32, True),
-        (own, False),
-    ):
+    for digest, shown in (("0" * 32 + ",measurement=abcdef", True), (own, False), ("0" * 32, True), (own, False)):
         arm.know(0.5, (1, 1), digest)
 
         def agrees(shown: bool = shown) -> bool:
@@ -148,9 +141,7 @@ def test_what_cannot_be_read_is_counted_and_changes_nothing(tab: Tab, arm: ToldA
 
 def test_hostile_words_are_words(tab: Tab, arm: ToldArm, probe: Probe) -> None:
     evil = '<img src=x onerror="document.title=\'owned\'"><script>document.title="owned"</script>'
-    until(
-        tab, arm, probe, lambda: "<img src=x" in tab.text("#ss-phase"), "it as text", reason=evil, state=evil
-    )
+    until(tab, arm, probe, lambda: "<img src=x" in tab.text("#ss-phase"), "it as text", reason=evil, state=evil)
     arm.say("planner", evil * 1000, {"phase": evil})
     until(tab, arm, probe, lambda: "<img src=x" in tab.text("#ss-node-planner"), "it as text")
     assert tab.page.title() == "safe_sysid"
@@ -171,12 +162,7 @@ def test_markers_without_measure_are_left_out(tab: Tab, arm: ToldArm, probe: Pro
         words = tab.text("#ss-notices")
         return all(
             reason in words
-            for reason in (
-                "marker: far away",
-                "marker: too many points",
-                "marker: type not drawn",
-                "marker: too many",
-            )
+            for reason in ("marker: far away", "marker: too many points", "marker: type not drawn", "marker: too many")
         )
 
     until(tab, arm, probe, told, "what is not drawn")
@@ -227,10 +213,7 @@ def test_many_look_and_come_again(tab: Tab, open_tab: Any, viewer: str, arm: Tol
     assert not second.page.evaluate("document.documentElement.scrollWidth > innerWidth"), "at phone width"
     second.page.context.close()
     tab.page.reload()
-    tab.wait(
-        lambda: tab.text("#ss-box").lower() == f"box {box.identity}",
-        "the box in the page that was loaded anew",
-    )
+    tab.wait(lambda: tab.text("#ss-box").lower() == f"box {box.identity}", "the box in the page that was loaded anew")
 
 
 def test_alone_it_says_what_is_missing(tmp_path: Path, open_tab: Any, arm: ToldArm, probe: Probe) -> None:

@@ -61,9 +61,7 @@ def test_the_skin_lies_around_the_boxes_and_near_them(boxes: list[tuple[float, .
     lower, upper = rows[:, :3], rows[:, :3] + rows[:, 3:]
     vertices, faces = skin_of_boxes(lower, upper)
     voxel = float((upper.max(axis=0) - lower.min(axis=0)).max()) / 90
-    gap = (
-        np.maximum(lower[None] - vertices[:, None], vertices[:, None] - upper[None]).max(axis=-1).min(axis=1)
-    )
+    gap = np.maximum(lower[None] - vertices[:, None], vertices[:, None] - upper[None]).max(axis=-1).min(axis=1)
     assert np.all(gap < 4.0 * voxel), "the skin is near the union"
     assert np.all(gap > -2.0 * voxel), "and not inside it"
     edges = np.sort(np.concatenate([faces[:, [0, 1]], faces[:, [1, 2]], faces[:, [2, 0]]]), axis=1)
@@ -83,9 +81,7 @@ def test_an_arm_is_drawn_where_its_bodies_are(robot: str) -> None:
     """Every joint carries something, within the reach of the bodies that cover it."""
     model = load_robot(robot)
     shapes = arm_shapes(model, robot)
-    assert {shape.joint for shape in shapes} >= {
-        body.joint for body in model.bodies if body.kind != "payload"
-    }
+    assert {shape.joint for shape in shapes} >= {body.joint for body in model.bodies if body.kind != "payload"}
     for shape in shapes:
         near = [b for b in model.bodies if b.joint == shape.joint and b.kind != "payload"]
         low = np.min([b.points.min(axis=0) - b.radius for b in near], axis=0)
@@ -276,9 +272,7 @@ def test_frames_hang_where_the_kinematics_put_them() -> None:
     told: dict[str, Any] = {}
 
     class Frame:
-        def __init__(
-            self, name: str, position: Any = (0.0, 0.0, 0.0), wxyz: Any = (1.0, 0.0, 0.0, 0.0), **_: Any
-        ):
+        def __init__(self, name: str, position: Any = (0.0, 0.0, 0.0), wxyz: Any = (1.0, 0.0, 0.0, 0.0), **_: Any):
             self.position, self.wxyz = position, wxyz
             told[name] = self
 

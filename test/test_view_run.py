@@ -90,9 +90,7 @@ def shown(tab: Tab) -> np.ndarray:
 def test_the_page_of_a_run(demo: tuple[subprocess.Popen[bytes], Path]) -> None:
     needs_browser()
     process, log = demo
-    wait_for(
-        lambda: bool(found(log, r"look at (http://\S+)")) or process.poll() is not None, 240.0, "an address"
-    )
+    wait_for(lambda: bool(found(log, r"look at (http://\S+)")) or process.poll() is not None, 240.0, "an address")
     wait_for(lambda: bool(found(log, r"ROS domain (\d+)")) or process.poll() is not None, 60.0, "a domain")
     assert process.poll() is None, log.read_text()
     began = time.monotonic()
@@ -109,9 +107,7 @@ def test_the_page_of_a_run(demo: tuple[subprocess.Popen[bytes], Path]) -> None:
                 numbers = shown(tab)
                 if last and before.lower() == f"box {last[0]}" == tab.text("#ss-box").lower():
                     rows = boxes.heard[last[0]]
-                    end = 10 * (
-                        rows.shape[1] // 14
-                    )  # 14 parameters per joint, ten of them inertial, those first
+                    end = 10 * (rows.shape[1] // 14)  # 14 parameters per joint, ten of them inertial, those first
                     np.testing.assert_array_equal(numbers.T, rows[::2, end - 10 : end])
                     compared.add(last[0])
                 return len(compared) >= 3 and "Following" in tab.text("#ss-phase")
@@ -120,16 +116,9 @@ def test_the_page_of_a_run(demo: tuple[subprocess.Popen[bytes], Path]) -> None:
             simulated = float(tab.text("#ss-clock").partition(" s")[0])
             assert 0.0 < simulated < 0.3 * (time.monotonic() - began) + 1.0, "no faster than --pace"
             tab.press("Emergency stop")
-            tab.wait(
-                lambda: "Fault" in tab.text("#ss-phase") or "Failed" in tab.text("#ss-phase"), "the fault"
-            )
-            wait_for(
-                lambda: "FAILED: the controller is in fault" in log.read_text(), 120.0, "the demo's verdict"
-            )
-            tab.wait(
-                lambda: "Failed: the controller is in fault" in tab.text("#ss-phase"),
-                "the verdict on the page",
-            )
+            tab.wait(lambda: "Fault" in tab.text("#ss-phase") or "Failed" in tab.text("#ss-phase"), "the fault")
+            wait_for(lambda: "FAILED: the controller is in fault" in log.read_text(), 120.0, "the demo's verdict")
+            tab.wait(lambda: "Failed: the controller is in fault" in tab.text("#ss-phase"), "the verdict on the page")
             assert process.poll() is None, "the page stays"
     finally:
         boxes.close()

@@ -35,9 +35,7 @@ def view_state(namespace: str = "") -> ViewerState:
 
 
 def state(stamp_ns: int) -> JointState:
-    message = JointState(
-        name=list(MODEL.joint_names), position=[0.1] * 3, velocity=[0.0] * 3, effort=[0.0] * 3
-    )
+    message = JointState(name=list(MODEL.joint_names), position=[0.1] * 3, velocity=[0.0] * 3, effort=[0.0] * 3)
     message.header.stamp.sec, message.header.stamp.nanosec = divmod(stamp_ns, 10**9)
     return message
 
@@ -159,12 +157,7 @@ def test_a_run_that_never_moved_has_an_end_too(tmp_path: Path) -> None:
     file.write_text(json.dumps(summary(exit=ended, safety=nothing, parameters=[{"truth": None}] * 10)))
     verdict = read_verdict(file)
     assert verdict is not None
-    assert (verdict.good, verdict.text, verdict.facts, verdict.truth) == (
-        False,
-        "Failed: the plant died",
-        (),
-        None,
-    )
+    assert (verdict.good, verdict.text, verdict.facts, verdict.truth) == (False, "Failed: the plant died", (), None)
 
 
 @pytest.mark.parametrize(
@@ -248,11 +241,7 @@ def test_another_run_forgets_the_plan_and_keeps_the_obstacles() -> None:
     found.joint_states(state(50_000_000_000 - 500_000_000))
     assert found.drawn("swept"), "a message that came late is no other run"
     found.joint_states(state(1_000_000_000))
-    assert [bool(found.drawn(namespace)) for namespace in ("swept", "plan", "obstacles")] == [
-        False,
-        False,
-        True,
-    ]
+    assert [bool(found.drawn(namespace)) for namespace in ("swept", "plan", "obstacles")] == [False, False, True]
     assert found.snapshot((), True).time == pytest.approx(1.0)
 
 

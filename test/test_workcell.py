@@ -19,13 +19,7 @@ from safe_sysid.resources import resource_path
 from safe_sysid.simulation.payloads import check_inside_prior, theta_e_with_payload
 from safe_sysid.studies.experiments.cell.dumbbells import in_hand
 from safe_sysid.studies.experiments.cell.make_motions import holding, surroundings, theta_with
-from safe_sysid.studies.experiments.cell.workcell import (
-    GRIP,
-    load_workcell,
-    reversed_motion,
-    tool_axes,
-    wanted_motions,
-)
+from safe_sysid.studies.experiments.cell.workcell import GRIP, load_workcell, reversed_motion, tool_axes, wanted_motions
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 CELLS = ("a", "b", "c")
@@ -79,9 +73,7 @@ def test_motions_begin_and_end_where_they_should_and_keep_their_limits(name: str
         assert not np.any(task.carry.knots[[0, -1], 1:])
         np.testing.assert_array_equal(task.carry.times, [0.0, 1.0, 2.0])  # two quintics of 1 s
         slow = np.abs(task.lift.states(np.linspace(0.0, task.lift.duration, 400))).max(axis=(0, 2))
-        assert np.all(
-            slow[1:] <= np.array([wanted.lift_velocity, wanted.lift_acceleration, wanted.lift_jerk])
-        )
+        assert np.all(slow[1:] <= np.array([wanted.lift_velocity, wanted.lift_acceleration, wanted.lift_jerk]))
         scene = surroundings(cell, item.name)
         kept = check_motion(holding(model, item), theta_with(model, heaviest), scene, task.carry)
         assert min(kept[family].value for family in kept) > 0.0, kept

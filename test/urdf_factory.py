@@ -24,14 +24,10 @@ def random_inertial(rng: np.random.Generator) -> str:
     mass = weights.sum()
     com = weights @ points / mass
     r = points - com
-    inertia = np.einsum(
-        "p,pij->ij", weights, np.einsum("pk,pk,ij->pij", r, r, np.eye(3)) - r[:, :, None] * r[:, None]
-    )
+    inertia = np.einsum("p,pij->ij", weights, np.einsum("pk,pk,ij->pij", r, r, np.eye(3)) - r[:, :, None] * r[:, None])
     rpy = rng.uniform(-3, 3, 3)
     # URDF gives the inertia in axes turned by rpy.
-    turned = (
-        Rotation.from_euler("xyz", rpy).as_matrix().T @ inertia @ Rotation.from_euler("xyz", rpy).as_matrix()
-    )
+    turned = Rotation.from_euler("xyz", rpy).as_matrix().T @ inertia @ Rotation.from_euler("xyz", rpy).as_matrix()
     entries = {"ixx": turned[0, 0], "ixy": turned[0, 1], "ixz": turned[0, 2]}
     entries |= {"iyy": turned[1, 1], "iyz": turned[1, 2], "izz": turned[2, 2]}
     attributes = " ".join(f'{key}="{value!r}"' for key, value in ((k, float(v)) for k, v in entries.items()))
@@ -84,9 +80,7 @@ def random_arm(rng: np.random.Generator, n: int) -> tuple[str, dict[str, Any]]:
             fix(tip)  # on the side
         child = add_link()
         continuous = rng.random() < 0.4
-        axis = (
-            rng.normal(size=3) if rng.random() < 0.7 else rng.choice([-1.0, 1.0]) * np.eye(3)[rng.integers(3)]
-        )
+        axis = rng.normal(size=3) if rng.random() < 0.7 else rng.choice([-1.0, 1.0]) * np.eye(3)[rng.integers(3)]
         limits = "" if continuous else ' lower="-2.5" upper="2.0"'
         joints.append(
             f'<joint name="turn {j}" type="{"continuous" if continuous else "revolute"}">'

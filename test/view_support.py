@@ -24,9 +24,7 @@ from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["ToldArm", "viewing"]
 
-LATCHED = QoSProfile(
-    depth=20, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL
-)
+LATCHED = QoSProfile(depth=20, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 ROBOT = "three_joint"
 
 
@@ -34,10 +32,7 @@ ROBOT = "three_joint"
 def viewing(directory: Path, namespace: str = "", **parameters: Any) -> Iterator[tuple[NodeProcess, str]]:
     """A viewer node and its address; ended at the end."""
     process = NodeProcess(
-        "viewer",
-        {"robot": ROBOT, "port": 0, "nice": 0, **parameters},
-        directory,
-        f"/{namespace}" if namespace else "",
+        "viewer", {"robot": ROBOT, "port": 0, "nice": 0, **parameters}, directory, f"/{namespace}" if namespace else ""
     )
     try:
         process.wait_ready()
@@ -77,9 +72,7 @@ class ToldArm:
             return handle
 
         for name in names:
-            self._services.append(
-                self._probe.node.create_service(Trigger, f"{self._inside}/{name}", handler(name))
-            )
+            self._services.append(self._probe.node.create_service(Trigger, f"{self._inside}/{name}", handler(name)))
 
     def tell(
         self, q: np.ndarray | None = None, state: str = "holding", reason: str = "at rest", level: int = 0

@@ -32,40 +32,20 @@ _BOOLEAN = ("true", "false")
 #: Name -> (default, description, choices).
 _SHARED: dict[str, tuple[str, str, Sequence[str] | None]] = {
     "robot": ("kinova_gen3", "name of a packaged robot, or path of a robot file (YAML)", None),
-    "scene": (
-        "",
-        "name of a packaged scene, or path of a scene file (YAML); empty: nothing around the arm",
-        None,
-    ),
-    "namespace": (
-        "",
-        "of all nodes and topics, such as arm_1; one for each arm where there are several",
-        None,
-    ),
+    "scene": ("", "name of a packaged scene, or path of a scene file (YAML); empty: nothing around the arm", None),
+    "namespace": ("", "of all nodes and topics, such as arm_1; one for each arm where there are several", None),
     "run_dir": ("", "directory for logs and certificates; a namespace gets its own below; empty: none", None),
-    "params_file": (
-        "",
-        "ROS parameter file for the nodes; what it says goes before what arguments say",
-        None,
-    ),
+    "params_file": ("", "ROS parameter file for the nodes; what it says goes before what arguments say", None),
     "use_sim_time": ("false", "whether the nodes' ROS clock is /clock", _BOOLEAN),
     "rviz": ("false", "whether to start rviz", _BOOLEAN),
-    "web": (
-        "false",
-        "whether to show the arm in a browser of this machine, at the address that is printed",
-        _BOOLEAN,
-    ),
+    "web": ("false", "whether to show the arm in a browser of this machine, at the address that is printed", _BOOLEAN),
     "web_port": ("8080", "port of that; 0 takes any that is free", None),
     "state_publisher": (
         "auto",
         "whether to start robot_state_publisher; auto: if it is installed",
         ("auto", *_BOOLEAN),
     ),
-    "record": (
-        "false",
-        "whether to record every topic of the namespace (rosbag2, mcap) below run_dir",
-        _BOOLEAN,
-    ),
+    "record": ("false", "whether to record every topic of the namespace (rosbag2, mcap) below run_dir", _BOOLEAN),
     "lockstep": (
         "true",
         "true: simulated time waits for every node, and runs are repeatable; false: real time, 1 kHz",
@@ -73,11 +53,7 @@ _SHARED: dict[str, tuple[str, str, Sequence[str] | None]] = {
     ),
     "log_level": ("info", "of all nodes", ("debug", "info", "warn", "error", "fatal")),
     "activate": ("true", "whether to activate planner, identifier and controller", _BOOLEAN),
-    "respawns": (
-        "3",
-        "how often planner and identifier, each, are started again when they die; 0: never",
-        None,
-    ),
+    "respawns": ("3", "how often planner and identifier, each, are started again when they die; 0: never", None),
     "patience": ("30.0", "for how long a refused activation is tried again, s", None),
 }
 
@@ -112,13 +88,9 @@ def of_node(kind: str, *names: str, **defaults: str) -> list[DeclareLaunchArgume
         parameter = schema[name]
         default = defaults.get(name, _words(parameter.default))
         choices = list(parameter.choices) or (list(_BOOLEAN) if parameter.type == "bool" else None)
-        unset = (
-            f"; {default or 'empty'}: {parameter.unset}" if parameter.unset and name not in defaults else ""
-        )
+        unset = f"; {default or 'empty'}: {parameter.unset}" if parameter.unset and name not in defaults else ""
         description = f"{parameter.description}{unset} ({kind} node)"
-        found.append(
-            DeclareLaunchArgument(name, default_value=default, description=description, choices=choices)
-        )
+        found.append(DeclareLaunchArgument(name, default_value=default, description=description, choices=choices))
     return found
 
 

@@ -109,11 +109,7 @@ def plain_urdf(arm: Arm, *, declared: bool = False) -> ET.Element:
         The ``<robot>`` element, a copy.
     """
     robot = copy.deepcopy(arm.chain.xml)
-    for unwanted in (
-        *robot.findall("gazebo"),
-        *robot.findall("ros2_control"),
-        *robot.findall("transmission"),
-    ):
+    for unwanted in (*robot.findall("gazebo"), *robot.findall("ros2_control"), *robot.findall("transmission")):
         robot.remove(unwanted)
     for mesh in robot.iter("mesh"):
         try:
@@ -235,9 +231,7 @@ def _expand_xacro(arguments: Mapping[str, str]) -> str:
     try:
         import xacro
     except ImportError as error:
-        raise SafeSysIdError(
-            "xacro is not installed: expected ros-jazzy-xacro, or pip install xacro"
-        ) from error
+        raise SafeSysIdError("xacro is not installed: expected ros-jazzy-xacro, or pip install xacro") from error
     file = resource_path("urdf/gazebo.urdf.xacro")
     try:
         return str(xacro.process_file(str(file), mappings=dict(arguments)).toprettyxml(indent="  "))

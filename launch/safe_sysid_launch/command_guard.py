@@ -170,9 +170,7 @@ def main(arguments: Sequence[str]) -> int:
         answer = future.result() if future.done() else None
         return answer is not None and bool(answer.ok)
 
-    log.info(
-        f"{options.controller} will be deactivated when no command came on {options.topic} for {silence:g} s"
-    )
+    log.info(f"{options.controller} will be deactivated when no command came on {options.topic} for {silence:g} s")
     watch(
         state,
         lambda: rclpy.spin_once(node, timeout_sec=0.5 * silence),

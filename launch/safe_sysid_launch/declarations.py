@@ -40,17 +40,12 @@ def declared_arm(robot: str, params_file: str = "", namespace: str = "") -> Arm:
     nodes = [given[kind] for kind in ("controller", "planner", "identifier")]
     for values in nodes:
         if values.get("robot", robot) != robot:
-            raise ConfigError(
-                params_file, "robot", values["robot"], f"{robot}, or none: the argument robot:= says it"
-            )
+            raise ConfigError(params_file, "robot", values["robot"], f"{robot}, or none: the argument robot:= says it")
     settings = [given_settings(values) for values in nodes]
     if settings[0] != settings[1] or settings[0] != settings[2]:
         differing = sorted({key for one in settings for key in one if any(key not in s for s in settings)})
         raise ConfigError(
-            params_file,
-            SETTINGS,
-            differing or "values",
-            "the same for all nodes, under /**, as they must agree",
+            params_file, SETTINGS, differing or "values", "the same for all nodes, under /**, as they must agree"
         )
     return load_arm(robot, overrides_of(settings[0]))
 

@@ -30,13 +30,7 @@ from safe_sysid_launch.arm_files import Arm, robot_description, rviz_picture
 from safe_sysid_launch.bring_up import bring_up
 from safe_sysid_launch.declarations import declared_arm
 
-from safe_sysid.bring_up.arrangement import (
-    MANAGED,
-    REALTIME,
-    WRITES,
-    quick_discovery,
-    transport_without_shared_memory,
-)
+from safe_sysid.bring_up.arrangement import MANAGED, REALTIME, WRITES, quick_discovery, transport_without_shared_memory
 from safe_sysid.control.states import longest_braking
 from safe_sysid.errors import ConfigError
 from safe_sysid.parent import LAUNCH, ONE_THREAD
@@ -140,11 +134,7 @@ def node(
         enforced: parameters that go before the parameter file's, too.
         on_exit: what to do instead.
     """
-    namespace, directory, file = (
-        text(context, "namespace"),
-        run_directory(context),
-        text(context, "params_file"),
-    )
+    namespace, directory, file = (text(context, "namespace"), run_directory(context), text(context, "params_file"))
     common: dict[str, Any] = {
         "robot": text(context, "robot"),
         "scene": text(context, "scene"),
@@ -315,9 +305,7 @@ def picture(
                 namespace=namespace,
                 parameters=[
                     {
-                        "robot_description": ParameterValue(
-                            description or robot_description(arm), value_type=str
-                        ),
+                        "robot_description": ParameterValue(description or robot_description(arm), value_type=str),
                         "use_sim_time": boolean(context, "use_sim_time"),
                     }
                 ],
@@ -348,12 +336,7 @@ def web(context: LaunchContext, remappings: Sequence[tuple[str, str]] = ()) -> N
         name="viewer",
         namespace=text(context, "namespace"),
         ros_arguments=enclave(text(context, "namespace"), "viewer"),
-        parameters=[
-            {
-                "robot": ParameterValue(text(context, "robot"), value_type=str),
-                "port": int(port),
-            }
-        ],
+        parameters=[{"robot": ParameterValue(text(context, "robot"), value_type=str), "port": int(port)}],
         remappings=list(remappings),
         output="screen",
     )

@@ -76,9 +76,7 @@ class Bounding:
                 words = "; ".join(column.words for column in found.columns)
                 reason = f"held-out samples ask for what no equation has: {words}"
             return {"proved": False, "reason": reason, "equations": 0, "certificate": None}
-        write_arm_certificate(
-            out / CERTIFICATE, intervals, found.names, found.units, self._model, self._measured
-        )
+        write_arm_certificate(out / CERTIFICATE, intervals, found.names, found.units, self._model, self._measured)
         for k, (log, data) in enumerate(zip(self._logs, self._measured, strict=True)):
             write_log(out / f"log_{k + 1}.npz", self._model.joint_names, data, log.origin_ns)
         return {

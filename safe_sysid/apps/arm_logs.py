@@ -54,9 +54,7 @@ def read_logs(options: ArmLogOptions, joint_names: tuple[str, ...]) -> list[Log]
     Raises:
         SafeSysIdError: one cannot be read.
     """
-    reading = reading_of(
-        options.map_file, options.topic, dict(options.columns), options.angles, options.time_unit
-    )
+    reading = reading_of(options.map_file, options.topic, dict(options.columns), options.angles, options.time_unit)
     reading = replace(reading, may_lack_velocity=options.velocity != "log")
     return [load_log(path, joint_names, reading) for path in (*options.logs, *options.validation)]
 
@@ -117,9 +115,7 @@ def make_directory(out: Path) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(
-            "--out", "directory", str(out), f"one that can be made ({error.strerror})"
-        ) from None
+        raise ConfigError("--out", "directory", str(out), f"one that can be made ({error.strerror})") from None
 
 
 def progress_bar(options: ArmLogOptions) -> Progress:
@@ -141,7 +137,6 @@ def refused(options: ArmLogOptions, command: str, findings: Sequence[str], undon
     if not findings or options.force:
         return False
     print(
-        f"safe-sysid {command}: error: {len(findings)} finding(s), nothing {undone} (--force goes on)",
-        file=sys.stderr,
+        f"safe-sysid {command}: error: {len(findings)} finding(s), nothing {undone} (--force goes on)", file=sys.stderr
     )
     return True

@@ -104,7 +104,5 @@ def drive(
     }
     nearest = judged.safety.clearance
     if nearest.smallest_m is not None:
-        say(
-            f"judged: smallest true distance {at_least(nearest.smallest_m, places=4)} m ({' - '.join(nearest.pair)})"
-        )
+        say(f"judged: smallest true distance {at_least(nearest.smallest_m, places=4)} m ({' - '.join(nearest.pair)})")
     return result, plant

@@ -82,9 +82,7 @@ def print_generated(name: str, out: Path, prefix: str, yes: bool, friction: bool
     )
     for function, method, why in choices(made):
         print(f"  {function:10s} {method:10s} ({why})")
-    print(
-        made.tested or "no C compiler on this machine: chosen by operations, the self-test has not been run"
-    )
+    print(made.tested or "no C compiler on this machine: chosen by operations, the self-test has not been run")
     print(f"wrote {', '.join(sorted(path.name for path in out.iterdir()))} in {out}")
     return 0
 
@@ -150,9 +148,7 @@ def print_reduced(
     for joint, unit, (low, high), qd, qdd in zip(
         robot.joint_names, robot.position_units, task.q, task.qd, task.qdd, strict=True
     ):
-        print(
-            f"task: {joint} {low:.4g} to {high:.4g} {unit}, up to {qd:.4g} {unit}/s and {qdd:.4g} {unit}/s^2"
-        )
+        print(f"task: {joint} {low:.4g} to {high:.4g} {unit}, up to {qd:.4g} {unit}/s and {qdd:.4g} {unit}/s^2")
     print(f"{model.n} joints, {model.p} functions: ranking them", flush=True)
     ranking = rank(model, model.base_parameters(np.array(robot.theta_nominal)), task, inverse_only)
     small = reduce_to(ranking, digits, level)
@@ -162,18 +158,14 @@ def print_reduced(
     few, many = inverse_operations(small.model), inverse_operations(model)
     print(f"inverse dynamics: {few} operations instead of {many}")
     if few >= many:
-        print(
-            "no time is gained: terms that went had factors that others share; fewer digits or the full model may do"
-        )
+        print("no time is gained: terms that went had factors that others share; fewer digits or the full model may do")
     rows = []
     for j, joint in enumerate(robot.joint_names):
         proved, sampled = float(small.proved[j]), float(small.sampled[j])
         ratio = proved / sampled if sampled > 0.0 else 1.0
         rows.append({"joint": joint, "proved": proved, "sampled": sampled, "ratio": ratio})
         most = at_most(proved, 3)
-        print(
-            f"  {joint}: off by at most {most} N m (proved), {sampled:.3g} at random states; ratio {ratio:.2f}"
-        )
+        print(f"  {joint}: off by at most {most} N m (proved), {sampled:.3g} at random states; ratio {ratio:.2f}")
     if out is not None:
         made = write_reduced(arm.name, ranking, small, out)
         for (function, _), seconds in made.seconds.items():

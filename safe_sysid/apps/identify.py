@@ -104,9 +104,7 @@ def robot_overrides(options: IdentifyOptions) -> dict[str, Any]:
     return {**{key: value for key, value in values.items() if value is not None}, **dict(options.settings)}
 
 
-def _verify_command(
-    options: IdentifyOptions, overrides: Mapping[str, Any], out: Path, tare: Tare | None
-) -> str:
+def _verify_command(options: IdentifyOptions, overrides: Mapping[str, Any], out: Path, tare: Tare | None) -> str:
     """How to check the certificates, with everything that differs from the robot's file."""
     words = ["safe-sysid", "verify", str(out)]
     if options.robot != IdentifyOptions.robot:
@@ -192,9 +190,7 @@ def identify(options: IdentifyOptions) -> int:
         if options.density is None or options.payload_box is not None or "payload.box" not in error.expected:
             raise
         text = ",".join(f"{x:g}" for x in options.density)
-        raise ConfigError(
-            "--density", "value", text, "--payload-box too: without a box it says nothing"
-        ) from None
+        raise ConfigError("--density", "value", text, "--payload-box too: without a box it says nothing") from None
     errors = MeasurementErrors.from_model(model)
     log = _read(options, model, screen)
     if options.sensor is not None:
@@ -327,9 +323,7 @@ def _clear(out: Path, used: Sequence[Path | None]) -> None:
 
 
 def _read(options: IdentifyOptions, model: RobotModel, screen: _Screen) -> Log:
-    reading = reading_of(
-        options.map_file, options.topic, dict(options.columns), options.angles, options.time_unit
-    )
+    reading = reading_of(options.map_file, options.topic, dict(options.columns), options.angles, options.time_unit)
     reading = replace(reading, start=options.start, end=options.end)
     if np.any(model.sliding):
         # One unit for all joints would turn metres, too.
@@ -392,12 +386,7 @@ def _errors_used(model: RobotModel, errors: MeasurementErrors, done: LogRun) -> 
 
 
 def _diagnosis(
-    log: Log,
-    model: RobotModel,
-    errors: MeasurementErrors,
-    done: LogRun,
-    tare: Tare | None,
-    screen: _Screen,
+    log: Log, model: RobotModel, errors: MeasurementErrors, done: LogRun, tare: Tare | None, screen: _Screen
 ) -> list[str]:
     """Why the data contradict what is declared; else what the motion has hardly shown."""
     if done.identifier is None or done.result is None:

@@ -203,11 +203,7 @@ def _touched(found: ArmIdentification, joints: Sequence[str]) -> list[str]:
 
 
 def _write(
-    out: Path,
-    found: ArmIdentification,
-    result: dict[str, Any],
-    model: RobotModel | None,
-    options: IdentifyArmOptions,
+    out: Path, found: ArmIdentification, result: dict[str, Any], model: RobotModel | None, options: IdentifyArmOptions
 ) -> None:
     make_directory(out)
     write_text(out / "result.json", json.dumps(result, indent=1) + "\n")
@@ -237,9 +233,7 @@ def _tell(console: Console, found: ArmIdentification, result: dict[str, Any], ou
         for text in result["further_friction"]:
             console.print(f"  taken in: {text}", soft_wrap=True, markup=False)
         for one in found.unexcited:
-            console.print(
-                f"  not excited: {found.names[one.index]}; {one.motion}", soft_wrap=True, markup=False
-            )
+            console.print(f"  not excited: {found.names[one.index]}; {one.motion}", soft_wrap=True, markup=False)
         for text in result["warnings"]:
             console.print(f"  warning: {text}", soft_wrap=True, markup=False)
         console.print(f"  {intervals_text(result)}", soft_wrap=True, markup=False)

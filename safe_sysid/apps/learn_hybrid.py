@@ -220,11 +220,7 @@ def errors_of(
 
     def told(mean: FloatArray) -> dict[str, Any]:
         nmse = mean / unit**2
-        return {
-            "nmse": float(nmse.mean()),
-            "nmse_per_joint": nmse.tolist(),
-            "rms_per_joint": np.sqrt(mean).tolist(),
-        }
+        return {"nmse": float(nmse.mean()), "nmse_per_joint": nmse.tolist(), "rms_per_joint": np.sqrt(mean).tolist()}
 
     parts = {
         part: {split: told(totals[split][part]) for split in splits if part in totals[split]}
@@ -400,9 +396,7 @@ def _tell(result: dict[str, Any], out: Path, quiet: bool) -> None:
         console.print("test torque:                          error RMS   rigid part alone")
         for j, name in enumerate(result["joints"]):
             alone = "-" if rigid is None else f"{rigid['rms_per_joint'][j]:.3g}"
-            console.print(
-                f"  {name:<34} {test['rms_per_joint'][j]:>9.3g} {alone:>12}", soft_wrap=True, markup=False
-            )
+            console.print(f"  {name:<34} {test['rms_per_joint'][j]:>9.3g} {alone:>12}", soft_wrap=True, markup=False)
     console.print(
         f"{result['model']} ({result['optimization']}): {result['epochs']} epochs, ended by {result['ended']}; test "
         f"NMSE {test['nmse']:.3g}; {out / 'model.npz'}, {out / 'report.html'}",

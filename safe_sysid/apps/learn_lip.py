@@ -114,11 +114,7 @@ def learn_lip(options: LearnLipOptions) -> int:
         some = samples[_even(len(samples.x), options.samples)]
         early = max(1, round(_EARLY * options.epochs))
         process = train(
-            kernel,
-            some.x,
-            some.torque,
-            learning.training(early),
-            told(0.02, 0.9 / options.epochs, "training"),
+            kernel, some.x, some.torque, learning.training(early), told(0.02, 0.9 / options.epochs, "training")
         )
         learning.write(out, process, "after the first epochs", [])
         process = train(
@@ -181,9 +177,7 @@ def _constant(log: Log, names: Sequence[str]) -> list[str]:
 def _warnings(duplicates: int, dropped: int) -> list[str]:
     found = []
     if dropped:
-        found.append(
-            f"{dropped} samples of the logs are not used: not finite, or stamps that repeat or go back"
-        )
+        found.append(f"{dropped} samples of the logs are not used: not finite, or stamps that repeat or go back")
     if duplicates:
         found.append(f"{duplicates} samples are there more than once: each is used once")
     return found
@@ -217,9 +211,7 @@ class _Learning:
 
         def of(which: str, index: NDArray[np.int64]) -> TorqueProcess:
             some = candidates[index]
-            made = TorqueProcess(
-                process.kernel, process.log, process.log_noise, some.x, some.torque, process.units
-            )
+            made = TorqueProcess(process.kernel, process.log, process.log_noise, some.x, some.torque, process.units)
             found.append({"which": which, "samples": len(index), "nmse": float(np.mean(self._nmse(made)))})
             return made
 
@@ -244,12 +236,7 @@ class _Learning:
         return hand_over(process, self._held_out.x, self._held_out.torque)
 
     def write(
-        self,
-        out: Path,
-        process: TorqueProcess,
-        stage: str,
-        subsets: list[dict[str, Any]],
-        seconds: float = 0.0,
+        self, out: Path, process: TorqueProcess, stage: str, subsets: list[dict[str, Any]], seconds: float = 0.0
     ) -> dict[str, Any]:
         """Result and report of what is known now."""
         held = self._held_out

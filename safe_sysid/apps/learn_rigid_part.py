@@ -19,11 +19,7 @@ __all__ = ["TERMS", "fit_rigid_part"]
 
 FloatArray = NDArray[np.float64]
 #: Joint terms that are identified besides the links, by name. [Hybrid]: RBD has none, RBD+Sign Coulomb friction.
-TERMS: dict[str, tuple[int, ...]] = {
-    "links": (),
-    "coulomb": (COULOMB,),
-    "all": (COULOMB, VISCOUS, ROTOR, OFFSET),
-}
+TERMS: dict[str, tuple[int, ...]] = {"links": (), "coulomb": (COULOMB,), "all": (COULOMB, VISCOUS, ROTOR, OFFSET)}
 _BLOCK = 20_000
 
 

@@ -60,9 +60,7 @@ def print_needed_errors(
     results: list[dict[str, Any]] = []
     for k, b in enumerate(tried):
         found = needed_errors(model, replace(declared, torque_rel=b), first, second)
-        proposed = [
-            _up(max(x, y) * (1.0 + margin)) for x, y in zip(found.absolute, found.validation, strict=True)
-        ]
+        proposed = [_up(max(x, y) * (1.0 + margin)) for x, y in zip(found.absolute, found.validation, strict=True)]
         results.append(_result(found, proposed, model.joint_names, logs, validation))
         if k < len(tried) - len(_FRONT) * front:
             _print(found, proposed, declared, model.joint_names)
@@ -75,9 +73,7 @@ def print_needed_errors(
         write_text(out, _yaml(results[0], margin))
         print(f"{out}: the first of these, for the section `measurement` of the robot file")
     if json_file is not None:
-        write_text(
-            json_file, json.dumps({"schema": "safe_sysid/errors/1", "results": results}, indent=1) + "\n"
-        )
+        write_text(json_file, json.dumps({"schema": "safe_sysid/errors/1", "results": results}, indent=1) + "\n")
     return 0
 
 
@@ -87,11 +83,7 @@ def _up(value: float) -> float:
 
 
 def _result(
-    found: NeededErrors,
-    proposed: list[float],
-    names: Sequence[str],
-    logs: Sequence[Path],
-    validation: Sequence[Path],
+    found: NeededErrors, proposed: list[float], names: Sequence[str], logs: Sequence[Path], validation: Sequence[Path]
 ) -> dict[str, Any]:
     return {
         "logs": [str(path) for path in logs],
@@ -111,9 +103,7 @@ def _result(
     }
 
 
-def _print(
-    found: NeededErrors, proposed: list[float], declared: MeasurementErrors, names: Sequence[str]
-) -> None:
+def _print(found: NeededErrors, proposed: list[float], declared: MeasurementErrors, names: Sequence[str]) -> None:
     b = ", ".join(f"{x:g}" for x in sorted(set(found.relative.tolist())))
     print(f"b = {b}; {found.equations} equations, all satisfied by one arm of the prior with a of")
     print("  joint                      declared     needed  validation   proposed  largest at      over")

@@ -35,17 +35,7 @@ from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.robot.shapes.pairs import unchecked
 from safe_sysid.whole_files import write_text
 
-__all__ = [
-    "PlannedMotion",
-    "describe",
-    "excite",
-    "go",
-    "goals_of",
-    "known_box",
-    "pose_named",
-    "table",
-    "write_motion",
-]
+__all__ = ["PlannedMotion", "describe", "excite", "go", "goals_of", "known_box", "pose_named", "table", "write_motion"]
 
 FloatArray = NDArray[np.float64]
 Say = Callable[[str], None]
@@ -171,9 +161,7 @@ def excite(motion: PlannedMotion, planner: Planner, box: ParameterBox, count: in
     motion.reached = len(motion.steps) == count
 
 
-def _exciting(
-    motion: PlannedMotion, planner: Planner, box: ParameterBox, count: int
-) -> Iterator[PlannerResult]:
+def _exciting(motion: PlannedMotion, planner: Planner, box: ParameterBox, count: int) -> Iterator[PlannerResult]:
     at = motion.start
     state, begin, previous = np.stack([at, 0.0 * at, 0.0 * at]), 0.0, None
     information, calibration = np.zeros((10, 10)), None
@@ -194,11 +182,7 @@ def _exciting(
 
 
 def _collect(
-    motion: PlannedMotion,
-    box: ParameterBox,
-    answers: Iterator[PlannerResult],
-    say: Say,
-    more: Callable[[], str],
+    motion: PlannedMotion, box: ParameterBox, answers: Iterator[PlannerResult], say: Say, more: Callable[[], str]
 ) -> None:
     began = time.perf_counter()
     for answer in answers:
@@ -304,8 +288,6 @@ def describe(motion: PlannedMotion, console: Console, out: Path) -> None:
         if last is not None:
             end = last.trajectory.knots[-1, 0]
             gap = float(np.abs(nearest_turn(motion.model, end, goal) - goal).max())
-            console.print(
-                f"ends {gap:.3g} rad from the last waypoint after {motion.duration:.2f} s of motion"
-            )
+            console.print(f"ends {gap:.3g} rad from the last waypoint after {motion.duration:.2f} s of motion")
     files = ["motion.json", *(["plan_*.json", "motion.png"] if motion.steps else [])]
     console.print(f"{out}: {', '.join(files)}", soft_wrap=True)

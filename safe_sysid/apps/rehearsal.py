@@ -26,10 +26,7 @@ __all__ = ["main", "rehearse_controller", "rehearse_identifier"]
 
 
 def rehearse_controller(
-    model: RobotModel,
-    gains: ControllerGains,
-    make_law: Callable[[], ControlLaw],
-    added: AddedTorque | None = None,
+    model: RobotModel, gains: ControllerGains, make_law: Callable[[], ControlLaw], added: AddedTorque | None = None
 ) -> None:
     """Do what the 1 kHz loop will do: what it compiles, or reads from a cache, would stall it.
 

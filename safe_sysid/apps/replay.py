@@ -81,9 +81,7 @@ def replay(
                 json.dumps([{**asdict(result), "parameters": PAYLOAD_NAMES} for result in results], indent=1)
             )
         except OSError as error:
-            raise SafeSysIdError(
-                f"--json {json_file}: {error.strerror}: expected a file that can be written"
-            ) from None
+            raise SafeSysIdError(f"--json {json_file}: {error.strerror}: expected a file that can be written") from None
     return _last_line(console, bag, results, seconds)
 
 

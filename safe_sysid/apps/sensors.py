@@ -73,9 +73,7 @@ def log_settings(log: Log, model: RobotModel) -> dict[str, Any]:
         q = np.array(m.q[part])
         q[:, model.continuous] = np.unwrap(q[:, model.continuous], axis=0)
         inner = slice(length, -length)  # at the ends the polynomials are worse
-        smooth, bend = (
-            savgol_filter(q, length, _CUBIC, deriv=order, delta=period, axis=0)[inner] for order in (1, 2)
-        )
+        smooth, bend = (savgol_filter(q, length, _CUBIC, deriv=order, delta=period, axis=0)[inner] for order in (1, 2))
         velocity = np.maximum(velocity, np.abs(m.qd[part][inner] - smooth).max(axis=0))
         acceleration = np.maximum(acceleration, np.abs(bend).max(axis=0))
     if not np.any(acceleration):

@@ -31,12 +31,7 @@ class NodeProcess:
     """One node, its output in a file."""
 
     def __init__(
-        self,
-        name: str,
-        arguments: Sequence[str],
-        environment: Mapping[str, str],
-        log: Path,
-        braking: float = 0.0,
+        self, name: str, arguments: Sequence[str], environment: Mapping[str, str], log: Path, braking: float = 0.0
     ) -> None:
         """Start it; ``braking``: so long it may take to bring the arm to rest before it ends, s."""
         self.name, self.log, self.braking = name, log, braking
@@ -101,12 +96,7 @@ class ProcessGroup:
         self.stop()
 
     def start(
-        self,
-        name: str,
-        arguments: Sequence[str],
-        environment: Mapping[str, str],
-        log: Path,
-        braking: float = 0.0,
+        self, name: str, arguments: Sequence[str], environment: Mapping[str, str], log: Path, braking: float = 0.0
     ) -> NodeProcess:
         """Start one more, see :class:`NodeProcess`."""
         process = NodeProcess(name, arguments, environment, log, braking)
@@ -170,8 +160,7 @@ def _wait(processes: list[NodeProcess], patience: float, brakes: bool = False) -
     """Until all have ended, or those that have not have had their time."""
     began = time.monotonic()
     while any(
-        process.process.poll() is None
-        and time.monotonic() - began < patience + (process.braking if brakes else 0.0)
+        process.process.poll() is None and time.monotonic() - began < patience + (process.braking if brakes else 0.0)
         for process in processes
     ):
         time.sleep(0.02)

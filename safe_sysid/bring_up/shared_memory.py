@@ -12,9 +12,7 @@ from pathlib import Path
 __all__ = ["mapped_segments", "port_segments", "remove_leftovers"]
 
 _DIRECTORY = Path("/dev/shm")
-_PORT = re.compile(
-    r"fastrtps_port\d+|sem\.fastrtps_port\d+_mutex"
-)  # not the lock files: those are never mapped
+_PORT = re.compile(r"fastrtps_port\d+|sem\.fastrtps_port\d+_mutex")  # not the lock files: those are never mapped
 _SEGMENT = re.compile(r"/dev/shm/((?:sem\.)?fastrtps_[A-Za-z0-9_]+)")
 
 

@@ -32,9 +32,7 @@ _PRIMARY = {state for way in _WAYS.values() for state in way}
 NO_REASON = "the reason did not arrive, see the node's log"
 #: After so long without an answer the node is asked for its state, and again, s.
 _DOUBT = 3.0
-_NEWEST = QoSProfile(
-    depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL
-)
+_NEWEST = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 
 
 @dataclass
@@ -65,11 +63,7 @@ class Transitions:
     """
 
     def __init__(
-        self,
-        node: Node,
-        names: tuple[str, ...],
-        namespace: str = "",
-        clock: Callable[[], float] = time.monotonic,
+        self, node: Node, names: tuple[str, ...], namespace: str = "", clock: Callable[[], float] = time.monotonic
     ) -> None:
         """Find the services.
 
@@ -78,16 +72,12 @@ class Transitions:
             clock: seconds, never going back.
         """
         self._clock = clock
-        self._changes = {
-            name: node.create_client(ChangeState, f"{namespace}/{name}/change_state") for name in names
-        }
+        self._changes = {name: node.create_client(ChangeState, f"{namespace}/{name}/change_state") for name in names}
         self._states = {name: node.create_client(GetState, f"{namespace}/{name}/get_state") for name in names}
         self.reasons = dict.fromkeys(names, "")
         self._asked: dict[str, _Request] = {}
         for name in names:
-            node.create_subscription(
-                String, f"{namespace}/{name}/transition_reason", self._keeper(name), _NEWEST
-            )
+            node.create_subscription(String, f"{namespace}/{name}/transition_reason", self._keeper(name), _NEWEST)
 
     def _keeper(self, name: str) -> Callable[[String], None]:
         def keep(message: String) -> None:

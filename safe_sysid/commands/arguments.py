@@ -156,9 +156,7 @@ def at_least(lowest: int) -> Callable[[str], int]:
         except ValueError:
             raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number") from None
         if not lowest <= value < 2**31:
-            raise argparse.ArgumentTypeError(
-                f"{text!r}: expected a whole number from {lowest} to {2**31 - 1}"
-            )
+            raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number from {lowest} to {2**31 - 1}")
         return value
 
     return integer

@@ -179,11 +179,7 @@ def _executed(
 
 
 def _shown(
-    parts: Iterator[list[Result]],
-    is_sound: Callable[[Result], bool],
-    total: int,
-    done: int,
-    console: Console,
+    parts: Iterator[list[Result]], is_sound: Callable[[Result], bool], total: int, done: int, console: Console
 ) -> Generator[list[Result], None, None]:
     """Pass results on and show how far things are; closes the source in any case, so that workers end."""
     from rich.progress import (

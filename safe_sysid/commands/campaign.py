@@ -86,9 +86,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
                 help="with --trial: its measurements, with the truth",
             )  # fmt: skip
         parser_of.add_argument(
-            "--noise",
-            metavar="KIND",
-            help="only trials with this kind of errors: " + ", ".join(_NOISES),
+            "--noise", metavar="KIND", help="only trials with this kind of errors: " + ", ".join(_NOISES)
         )
     reachability = actions.add_parser(
         "reachability",
@@ -116,9 +114,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_common(parser: argparse.ArgumentParser, trials: int = 100) -> None:
-    parser.add_argument(
-        "--trials", type=at_least(1), default=trials, metavar="N", help="(default: %(default)s)"
-    )
+    parser.add_argument("--trials", type=at_least(1), default=trials, metavar="N", help="(default: %(default)s)")
     parser.add_argument("--seed", type=at_least(0), default=0, metavar="S", help="of all trials (default: 0)")
     add_places(parser)
     files = parser.add_argument_group("results")
@@ -190,9 +186,7 @@ def _run(campaign: Campaign, options: argparse.Namespace) -> int:
     if attacked:
         noticed = summary.summarise(found)["noticed"]
         share = 100.0 * noticed / max(len(found), 1)
-        console.print(
-            f"noticed in {noticed} of {len(found)} trials ({share:.0f} %): {_NOTICED[campaign.kind]}"
-        )
+        console.print(f"noticed in {noticed} of {len(found)} trials ({share:.0f} %): {_NOTICED[campaign.kind]}")
     if interrupted:
         told = f"; go on with --resume (results in {out})" if out else ""
         console.print(f"interrupted after {len(found)} of {options.trials} trials{told}", soft_wrap=True)
@@ -210,9 +204,7 @@ def _tell(console: Console, campaign: Campaign, trials: list[dict[str, Any]], mo
         wrong = [trial for trial in trials if not summary.is_sound(trial)]
     for trial in wrong[:most]:
         repeat = f"safe-sysid campaign {campaign.kind} --seed {campaign.seed} --trial {trial['index']}"
-        console.print(
-            f"trial {trial['index']}: {summary.complaint(trial)}  ({repeat})", soft_wrap=True, markup=False
-        )
+        console.print(f"trial {trial['index']}: {summary.complaint(trial)}  ({repeat})", soft_wrap=True, markup=False)
     if len(wrong) > most:
         console.print(f"and {len(wrong) - most} more")
 

@@ -14,16 +14,12 @@ from safe_sysid.commands.arguments import OneLineParser, check_output, non_negat
 __all__ = ["DESCRIPTION", "HELP", "configure", "run"]
 
 HELP = "check, show and make files of settings"
-DESCRIPTION = (
-    "Files of robots, scenes and node parameters; every parameter is listed in docs/refer/parameters.md."
-)
+DESCRIPTION = "Files of robots, scenes and node parameters; every parameter is listed in docs/refer/parameters.md."
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the actions."""
-    actions = parser.add_subparsers(
-        dest="action", metavar="ACTION", required=True, parser_class=OneLineParser
-    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=OneLineParser)
     _check_arguments(actions)
     _show_arguments(actions)
     _init_arguments(actions)
@@ -61,9 +57,7 @@ def _check_arguments(actions: Any) -> None:
         "2: unreadable.",
     )
     check.add_argument("file", help="YAML file, or the name of a packaged one")
-    check.add_argument(
-        "--robot", default="kinova_gen3", help="that a scene is checked with (default: %(default)s)"
-    )
+    check.add_argument("--robot", default="kinova_gen3", help="that a scene is checked with (default: %(default)s)")
     check.add_argument("--strict", action="store_true", help="warnings count as errors")
 
 
@@ -95,10 +89,7 @@ def _init_arguments(actions: Any) -> None:
     init.add_argument("--urdf", required=True, metavar="FILE", help="URDF file, or package://NAME/PATH")
     init.add_argument("--out", type=Path, required=True, metavar="FILE", help="YAML file to write")
     init.add_argument(
-        "--tool-frame",
-        "--tool-link",
-        metavar="LINK",
-        help="flange that payloads are gripped at (default: guessed)",
+        "--tool-frame", "--tool-link", metavar="LINK", help="flange that payloads are gripped at (default: guessed)"
     )
     init.add_argument(
         "--base-link", metavar="LINK", help="link that the arm begins at, with --tip-link (default: the root)"
@@ -121,9 +112,7 @@ def _init_arguments(actions: Any) -> None:
         metavar="JOINT=VALUE",
         help="position of a joint that is not the arm's, rad or m; may be repeated",
     )
-    init.add_argument(
-        "--payload-kg", type=non_negative, metavar="KG", help="largest payload (default: guessed)"
-    )
+    init.add_argument("--payload-kg", type=non_negative, metavar="KG", help="largest payload (default: guessed)")
     init.add_argument(
         "--package-dir",
         type=Path,
@@ -151,10 +140,7 @@ def _init_arguments(actions: Any) -> None:
         help="narrows the rotor inertia of drives that are unknown; may be repeated",
     )
     drives.add_argument(
-        "--drives",
-        type=Path,
-        metavar="FILE",
-        help="robot file whose friction and rotor inertia were measured",
+        "--drives", type=Path, metavar="FILE", help="robot file whose friction and rotor inertia were measured"
     )
     drives.add_argument(
         "--simulated-drives",
@@ -248,11 +234,7 @@ def _init(options: argparse.Namespace) -> int:
         simulated_drives=options.simulated_drives,
     )
     remarks = write_configuration(
-        options.urdf,
-        options.out,
-        arm,
-        overwrite=options.overwrite,
-        say=lambda text: print(text, flush=True),
+        options.urdf, options.out, arm, overwrite=options.overwrite, say=lambda text: print(text, flush=True)
     )
     for remark in remarks:
         print(f"remark: {remark}")

@@ -28,21 +28,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "else a ball in the middle of it (default: auto, 8lb for kinova_gen3)",
     )
     task.add_argument("--robot", default="kinova_gen3", metavar="NAME|FILE", help="(default: %(default)s)")
-    task.add_argument(
-        "--scene", default="open", metavar="NAME|FILE", help="open, six_boxes or a file (default: open)"
-    )
-    task.add_argument(
-        "--plans", type=at_least(1), default=4, metavar="N", help="exciting trajectories (default: 4)"
-    )
+    task.add_argument("--scene", default="open", metavar="NAME|FILE", help="open, six_boxes or a file (default: open)")
+    task.add_argument("--plans", type=at_least(1), default=4, metavar="N", help="exciting trajectories (default: 4)")
     task.add_argument(
         "--then-goal",
         action="store_true",
         help="afterwards drive to the scene's goal with what is known of the payload then (of the packaged: six_boxes)",
     )
     world = parser.add_argument_group("what the nodes do not know")
-    world.add_argument(
-        "--seed", type=at_least(0), default=0, metavar="N", help="of every random choice (default: 0)"
-    )
+    world.add_argument("--seed", type=at_least(0), default=0, metavar="N", help="of every random choice (default: 0)")
     world.add_argument(
         "--arm",
         choices=("random", "corner", "nominal"),
@@ -55,9 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="uniform",
         help="of the measurements, inside the declared bounds or sitting on them (default: %(default)s)",
     )
-    noise = parser.add_argument_group(
-        "declared error bounds, instead of the robot file's; the noise fills them"
-    )
+    noise = parser.add_argument_group("declared error bounds, instead of the robot file's; the noise fills them")
     noise.add_argument("--torque-noise", type=pair, metavar="A,B", help="|error| <= A N m + B |torque|")
     noise.add_argument("--velocity-error", type=non_negative, metavar="V", help="rad/s")
     noise.add_argument("--position-error", type=non_negative, metavar="Q", help="rad")
@@ -88,17 +80,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     output = parser.add_argument_group("output")
     output.add_argument("--json", type=Path, metavar="FILE", help="write the summary there too")
-    output.add_argument(
-        "--out", type=Path, metavar="DIR", help="run directory (default: runs/<date>-<payload>-<seed>)"
-    )
+    output.add_argument("--out", type=Path, metavar="DIR", help="run directory (default: runs/<date>-<payload>-<seed>)")
     output.add_argument(
         "--record", action="store_true", help="write all topics to a rosbag2 bag in the run directory (mcap)"
     )
     output.add_argument(
-        "--compression",
-        choices=("none", "zstd"),
-        default="none",
-        help="of the bag's chunks (default: %(default)s)",
+        "--compression", choices=("none", "zstd"), default="none", help="of the bag's chunks (default: %(default)s)"
     )
     output.add_argument("--quiet", action="store_true", help="no progress, only the result")
     output.add_argument(

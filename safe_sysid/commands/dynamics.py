@@ -36,10 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add what can be done, and the options."""
     what = parser.add_subparsers(dest="what", metavar="WHAT", required=True, parser_class=OneLineParser)
     generate = what.add_parser(
-        "generate",
-        help="C code of an arm",
-        description=_GENERATE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "generate", help="C code of an arm", description=_GENERATE, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     generate.add_argument("arm", metavar="ARM", help="packaged robot, YAML file, or DH table (.csv)")
     generate.add_argument("--out", type=Path, required=True, metavar="DIR", help="to make, or empty")
@@ -60,9 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--states", choices=("95", "99.9"), default="95", help="%% of states that have them (default: 95)"
     )
     reduce.add_argument("--log", type=Path, metavar="LOG", help="the task is the hull of this log")
-    reduce.add_argument(
-        "--velocity", type=non_negative, metavar="V", help="largest, rad/s (default: the robot's)"
-    )
+    reduce.add_argument("--velocity", type=non_negative, metavar="V", help="largest, rad/s (default: the robot's)")
     reduce.add_argument(
         "--acceleration", type=non_negative, metavar="A", help="largest, rad/s^2 (default: 10, or the log's)"
     )

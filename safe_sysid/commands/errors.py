@@ -38,20 +38,14 @@ def _relative(text: str) -> float:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     add_reading_options(parser)
-    parser.add_argument(
-        "--validation", type=Path, action="append", default=[], metavar="LOG", help="repeatable"
-    )
+    parser.add_argument("--validation", type=Path, action="append", default=[], metavar="LOG", help="repeatable")
     parser.add_argument(
         "--torque-rel", type=_relative, action="append", default=[], metavar="B",
         help="of the sensor's class; several: a for each of them (default: the robot file's)",
     )  # fmt: skip
     parser.add_argument("--front", action="store_true", help="also: a of each joint against B, from 0 to 0.1")
     parser.add_argument(
-        "--margin",
-        type=non_negative,
-        default=0.2,
-        metavar="M",
-        help="added to a, as a share of it (default: 0.2)",
+        "--margin", type=non_negative, default=0.2, metavar="M", help="added to a, as a share of it (default: 0.2)"
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="YAML for the robot file, of the first B")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the same for programs")
@@ -70,6 +64,4 @@ def run(options: argparse.Namespace) -> int:
         columns=tuple(options.column), map_file=options.map, angles=options.angles, time_unit=options.time_unit,
         velocity="log", torque_per_effort=tuple(options.torque_per_effort),
     )  # fmt: skip
-    return print_needed_errors(
-        logs, options.torque_rel, options.front, options.margin, options.out, options.json
-    )
+    return print_needed_errors(logs, options.torque_rel, options.front, options.margin, options.out, options.json)

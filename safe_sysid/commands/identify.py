@@ -68,9 +68,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("log", type=Path, metavar="LOG", help="bag, CSV or .npz")
     parser.add_argument("--robot", default="kinova_gen3", metavar="NAME|FILE", help="(default: %(default)s)")
     reading = parser.add_argument_group("reading the log")
-    reading.add_argument(
-        "--topic", metavar="NAME", help="sensor_msgs/JointState of a bag (default: the one that fits)"
-    )
+    reading.add_argument("--topic", metavar="NAME", help="sensor_msgs/JointState of a bag (default: the one that fits)")
     reading.add_argument(
         "--column",
         type=_assignment,
@@ -79,18 +77,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=NAME",
         help="column of a table: time=NAME, JOINT.position=NAME, JOINT.velocity=NAME, JOINT.effort=NAME; repeatable",
     )
-    reading.add_argument(
-        "--map", type=Path, metavar="FILE", help="YAML file that says the same (docs/use/identify.md)"
-    )
-    reading.add_argument(
-        "--angles", choices=("rad", "deg"), help="of positions and velocities (default: as named)"
-    )
-    reading.add_argument(
-        "--time-unit", choices=("s", "ms", "us", "ns"), help="of stamps (default: as named, else s)"
-    )
-    reading.add_argument(
-        "--from", dest="start", type=non_negative, metavar="S", help="s after the first sample"
-    )
+    reading.add_argument("--map", type=Path, metavar="FILE", help="YAML file that says the same (docs/use/identify.md)")
+    reading.add_argument("--angles", choices=("rad", "deg"), help="of positions and velocities (default: as named)")
+    reading.add_argument("--time-unit", choices=("s", "ms", "us", "ns"), help="of stamps (default: as named, else s)")
+    reading.add_argument("--from", dest="start", type=non_negative, metavar="S", help="s after the first sample")
     reading.add_argument("--to", dest="end", type=non_negative, metavar="S", help="s after the first sample")
     reading.add_argument(
         "--filter", type=_positive, metavar="HZ", help="low-pass everything first; nothing is guaranteed then"
@@ -103,9 +93,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="box in the tool frame that holds the payload: edge lengths and centre, m; or a YAML file with size and "
         "center; or `envelope` for the configured one",
     )
-    known.add_argument(
-        "--density", type=pair, metavar="LOW,HIGH", help="kg/m^3, of its material; needs a box"
-    )
+    known.add_argument("--density", type=pair, metavar="LOW,HIGH", help="kg/m^3, of its material; needs a box")
     known.add_argument("--tare", type=Path, metavar="FILE", help="written by `safe-sysid tare`")
     known.add_argument(
         "--recorded",
@@ -114,9 +102,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="when the log was recorded, UTC, ISO 8601 as 2026-05-01T14:00, for the age of the tare (default: its "
         "stamps since 1970, else the file's time)",
     )
-    known.add_argument(
-        "--temperature", type=float, metavar="C", help="of this run, compared with that of the tare"
-    )
+    known.add_argument("--temperature", type=float, metavar="C", help="of this run, compared with that of the tare")
     declared = parser.add_argument_group("declared, instead of the robot file's")
     declared.add_argument(
         "--sensor",
@@ -149,9 +135,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         choices=METHODS,
         help="sdp and lp are guaranteed (default: the robot file's); the others are for comparison",
     )
-    how.add_argument(
-        "--update", type=_positive, metavar="S", help="s of data between updates (default: at most 40)"
-    )
+    how.add_argument("--update", type=_positive, metavar="S", help="s of data between updates (default: at most 40)")
     output = parser.add_argument_group("output")
     output.add_argument("--out", type=Path, metavar="DIR", help="(default: runs/<date>-identify-<log>)")
     output.add_argument("--json", type=Path, metavar="FILE", help="write result.json there too")

@@ -41,17 +41,13 @@ examples:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     how = add_log_options(parser)
-    parser.add_argument(
-        "--loops", type=Path, metavar="FILE", help="closed loops; --robot may name their URDF"
-    )
+    parser.add_argument("--loops", type=Path, metavar="FILE", help="closed loops; --robot may name their URDF")
     parser.add_argument(
         "--joints", type=_names, default=(), metavar="A,B,...",
         help="of a URDF as --robot: the joints of the arm, in the log's order where it numbers them; others are locked",
     )  # fmt: skip
     how.add_argument("--method", choices=METHODS, default="sdp", help="(default: sdp, consistent)")
-    how.add_argument(
-        "--regularisation", type=non_negative, metavar="G", help="pull towards the drawing, in samples"
-    )
+    how.add_argument("--regularisation", type=non_negative, metavar="G", help="pull towards the drawing, in samples")
     how.add_argument(
         "--known-link", action="append", default=[], metavar="JOINT", help="its link is as drawn; repeatable"
     )
@@ -68,10 +64,7 @@ def run(options: argparse.Namespace) -> int:
     """Identify; the first line comes before anything heavy is imported."""
     check_output("--json", options.json)
     if not options.quiet:
-        print(
-            f"safe-sysid identify-arm: {len(options.logs)} log(s) of {options.loops or options.robot}",
-            flush=True,
-        )
+        print(f"safe-sysid identify-arm: {len(options.logs)} log(s) of {options.loops or options.robot}", flush=True)
     from safe_sysid.apps.identify_arm import IdentifyArmOptions, identify_arm
 
     values = log_values(options)

@@ -22,10 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     kinds = parser.add_subparsers(dest="what", metavar="WHAT", required=True, parser_class=OneLineParser)
     for name, module in _KINDS.items():
         kind = kinds.add_parser(
-            name,
-            help=module.HELP,
-            description=module.DESCRIPTION,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            name, help=module.HELP, description=module.DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
         )
         module.configure(kind)
 

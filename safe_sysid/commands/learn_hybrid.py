@@ -35,9 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--optimization", choices=("e2e", "2s"), default="e2e", help="end to end (default), or in two steps"
     )
-    how.add_argument(
-        "--as-paper", action="store_true", help="the network sees positions and steps at every tick"
-    )
+    how.add_argument("--as-paper", action="store_true", help="the network sees positions and steps at every tick")
     how.add_argument("--minutes", type=non_negative, metavar="M", help="training ends after this time")
     how.add_argument("--seed", type=at_least(0), default=0, metavar="S", help="of training (default: 0)")
     how.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="(default: cpu)")

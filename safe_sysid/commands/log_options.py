@@ -51,9 +51,7 @@ def add_reading_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGr
         "--column", type=_pair, action="append", default=[], metavar="KEY=NAME",
         help="column of a table: time=NAME, JOINT.position=NAME, ...; repeatable",
     )  # fmt: skip
-    reading.add_argument(
-        "--map", type=Path, metavar="FILE", help="YAML file that says the same (docs/use/identify.md)"
-    )
+    reading.add_argument("--map", type=Path, metavar="FILE", help="YAML file that says the same (docs/use/identify.md)")
     reading.add_argument("--angles", choices=("rad", "deg"), help="of positions and velocities")
     reading.add_argument("--time-unit", choices=("s", "ms", "us", "ns"), help="of stamps")
     reading.add_argument(
@@ -75,12 +73,8 @@ def add_log_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     reading = add_reading_options(parser)
     reading.add_argument("--force", action="store_true", help="go on although the checks found errors")
     how = parser.add_argument_group("how")
-    how.add_argument(
-        "--validation", type=Path, action="append", default=[], metavar="LOG", help="held out; repeatable"
-    )
-    how.add_argument(
-        "--share", type=_share, default=0.3, metavar="S", help="held out of each log (default: 0.3)"
-    )
+    how.add_argument("--validation", type=Path, action="append", default=[], metavar="LOG", help="held out; repeatable")
+    how.add_argument("--share", type=_share, default=0.3, metavar="S", help="held out of each log (default: 0.3)")
     how.add_argument("--cutoff", type=non_negative, metavar="HZ", help="of the zero-phase filter; 0: none")
     how.add_argument("--decimation", type=at_least(1), metavar="N", help="one sample of N is kept")
     how.add_argument(

@@ -45,9 +45,7 @@ examples:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     what = parser.add_argument_group("what to plan").add_mutually_exclusive_group(required=True)
-    what.add_argument(
-        "--to", action="append", metavar="Q", help="go there; may be given again: one after the other"
-    )
+    what.add_argument("--to", action="append", metavar="Q", help="go there; may be given again: one after the other")
     what.add_argument(
         "--to-pose",
         action="append",
@@ -55,9 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="POSE",
         help="bring the tool frame there; may be given again",
     )
-    what.add_argument(
-        "--excite", type=at_least(1), metavar="N", help="N trajectories that teach about the payload"
-    )
+    what.add_argument("--excite", type=at_least(1), metavar="N", help="N trajectories that teach about the payload")
     what.add_argument(
         "--excite-arm",
         type=at_least(1),
@@ -67,9 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     where = parser.add_argument_group("arm and surroundings")
     where.add_argument("--robot", default="kinova_gen3", metavar="NAME|FILE", help="(default: %(default)s)")
     where.add_argument("--scene", default="open", metavar="NAME|FILE", help="(default: %(default)s)")
-    where.add_argument(
-        "--start", default="start", metavar="Q", help="where the arm rests (default: the scene's)"
-    )
+    where.add_argument("--start", default="start", metavar="Q", help="where the arm rests (default: the scene's)")
     where.add_argument(
         "--bounds",
         type=Path,
@@ -90,9 +84,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     how = parser.add_argument_group("how")
     how.add_argument(
-        "--cost",
-        metavar="COST",
-        help="of exciting trajectories, as condition or width (docs/use/planning.md)",
+        "--cost", metavar="COST", help="of exciting trajectories, as condition or width (docs/use/planning.md)"
     )
     how.add_argument("--seed", type=at_least(0), default=0, metavar="S", help="(default: %(default)s)")
     simulate = parser.add_argument_group("try it")
@@ -100,9 +92,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--simulate", action="store_true", help="drive it in MuJoCo and judge every tick by the truth"
     )
     simulate.add_argument(
-        "--payload",
-        metavar="SPEC",
-        help="in the simulated hand: as of `safe-sysid demo` (default: auto)",
+        "--payload", metavar="SPEC", help="in the simulated hand: as of `safe-sysid demo` (default: auto)"
     )
     output = parser.add_argument_group("output")
     output.add_argument("--out", type=Path, metavar="DIR", help="(default: runs/<date>-plan-<scene>)")
@@ -114,15 +104,11 @@ def run(options: argparse.Namespace) -> int:
     """Plan; progress goes to stderr, the result to stdout."""
     if options.excite_arm is not None:
         if options.cost is not None:
-            raise ConfigError(
-                "--cost", "cost", options.cost, "none with --excite-arm, which is a cost of its own"
-            )
+            raise ConfigError("--cost", "cost", options.cost, "none with --excite-arm, which is a cost of its own")
         options.excite, options.cost = options.excite_arm, "arm"
     check_output("--json", options.json)
     if options.payload is not None and not options.simulate:
-        raise ConfigError(
-            "--payload", "payload", options.payload, "--simulate with it: plans hold for all payloads"
-        )
+        raise ConfigError("--payload", "payload", options.payload, "--simulate with it: plans hold for all payloads")
     if options.simulate and options.real_time:
         raise ConfigError("--real-time", "gains", True, "no --simulate with it: the simulation has no delays")
     if options.cost is not None and options.excite is None:
@@ -143,10 +129,7 @@ def run(options: argparse.Namespace) -> int:
         if not options.quiet:
             print(f"[{time.monotonic() - began:6.1f} s] {text}", file=sys.stderr, flush=True)
 
-    for name in (
-        "OMP_NUM_THREADS",
-        "OPENBLAS_NUM_THREADS",
-    ):  # read when numpy is imported, a few lines from here
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # read when numpy is imported, a few lines from here
         os.environ.setdefault(name, "1")
     say(f"reading {options.robot} and scene {options.scene}, computing gains")
     motion, box = _prepare(options, say)
@@ -250,9 +233,7 @@ def _tell(motion: PlannedMotion, options: argparse.Namespace, out: Path) -> int:
         if options.json is not None:
             write_text(options.json, json.dumps(content, indent=1) + "\n")
     except OSError as error:  # it could be written when planning began
-        raise ConfigError(
-            "--out, --json", "file", str(error.filename), f"room for it ({error.strerror})"
-        ) from None
+        raise ConfigError("--out, --json", "file", str(error.filename), f"room for it ({error.strerror})") from None
     console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
     if not options.quiet:
         describe(motion, console, out)

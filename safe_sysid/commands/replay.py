@@ -29,26 +29,15 @@ examples:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("bag", type=Path, metavar="BAG", help="directory of a rosbag2 bag, or its .mcap file")
-    parser.add_argument(
-        "--node", metavar="NAME", help="identifier to run again, as /left/identifier (default: all)"
-    )
+    parser.add_argument("--node", metavar="NAME", help="identifier to run again, as /left/identifier (default: all)")
     parser.add_argument(
         "--robot", metavar="NAME|FILE", help="robot file that stands for the run's (default: as recorded)"
     )
+    parser.add_argument("--topic", metavar="NAME", help="joint states (default: joint_states of the node's namespace)")
+    parser.add_argument("--tare", type=Path, metavar="FILE", help="that the run started with (default: as recorded)")
+    parser.add_argument("--bounds", type=Path, metavar="FILE", help="that the run started with (default: as recorded)")
     parser.add_argument(
-        "--topic", metavar="NAME", help="joint states (default: joint_states of the node's namespace)"
-    )
-    parser.add_argument(
-        "--tare", type=Path, metavar="FILE", help="that the run started with (default: as recorded)"
-    )
-    parser.add_argument(
-        "--bounds", type=Path, metavar="FILE", help="that the run started with (default: as recorded)"
-    )
-    parser.add_argument(
-        "--recover",
-        type=Path,
-        metavar="DIR",
-        help="only write what an unfinished recording holds as a new bag",
+        "--recover", type=Path, metavar="DIR", help="only write what an unfinished recording holds as a new bag"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result there")
     parser.add_argument("--quiet", action="store_true", help="only the last line")

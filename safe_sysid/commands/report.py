@@ -27,9 +27,7 @@ examples:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("run_dir", type=Path, metavar="RUN_DIR", help="directory of a run")
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="the page (default: report.html in the directory)"
-    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="the page (default: report.html in the directory)")
     parser.add_argument(
         "--robot",
         metavar="NAME|FILE",

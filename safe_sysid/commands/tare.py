@@ -34,13 +34,9 @@ Exit status: 0 written; 2 wrong arguments, a log that cannot be used, or no arm 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument(
-        "log", type=Path, metavar="LOG", help="log file, or a run directory with log.npz in it"
-    )
+    parser.add_argument("log", type=Path, metavar="LOG", help="log file, or a run directory with log.npz in it")
     parser.add_argument("--robot", default="kinova_gen3", metavar="NAME|FILE", help="(default: %(default)s)")
-    parser.add_argument(
-        "--out", type=Path, required=True, metavar="FILE", help="where to write the tare (.npz)"
-    )
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="where to write the tare (.npz)")
     parser.add_argument(
         "--temperature",
         type=float,
@@ -159,7 +155,5 @@ def _gained(tare: Tare) -> list[str]:
             f"  {names[p]:<26} {at_most(before, 4):>10} {at_most(after, 4):>10} {units[p]}  "
             f"({share_at_most(after / before, places=0)})"
         )
-    lines.append(
-        f"  {layout.size - len(narrowed)} further parameters alone no better; combinations of them are"
-    )
+    lines.append(f"  {layout.size - len(narrowed)} further parameters alone no better; combinations of them are")
     return lines

@@ -65,9 +65,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="log of the tare, in which you know the hand to be empty (default: tare_log.npz beside the certificates)",
     )
     parser.add_argument(
-        "--robot",
-        metavar="NAME|FILE",
-        help="trusted description (default: the packaged one of the same name)",
+        "--robot", metavar="NAME|FILE", help="trusted description (default: the packaged one of the same name)"
     )
     parser.add_argument(
         "--scene",
@@ -99,13 +97,7 @@ def run(options: argparse.Namespace) -> int:
 
     console = Console(width=None if sys.stdout.isatty() else 140, highlight=False, soft_wrap=True)
     verification = Verification(
-        console,
-        options.robot,
-        options.scene,
-        options.lockstep,
-        _overrides(options.set),
-        options.log,
-        options.tare_log,
+        console, options.robot, options.scene, options.lockstep, _overrides(options.set), options.log, options.tare_log
     )
     return int(verification.check(options.files))
 

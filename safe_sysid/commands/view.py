@@ -33,21 +33,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     arm = parser.add_argument_group("arm")
     arm.add_argument(
-        "--robot",
-        default="kinova_gen3",
-        metavar="NAME|FILE",
-        help="as its nodes have it (default: %(default)s)",
+        "--robot", default="kinova_gen3", metavar="NAME|FILE", help="as its nodes have it (default: %(default)s)"
     )
     arm.add_argument(
-        "--namespace",
-        type=_namespace,
-        default="",
-        metavar="NAME",
-        help="of its nodes, where there are several arms",
+        "--namespace", type=_namespace, default="", metavar="NAME", help="of its nodes, where there are several arms"
     )
-    arm.add_argument(
-        "--domain", type=whole(0, 232), metavar="N", help="ROS domain (default: ROS_DOMAIN_ID, or 0)"
-    )
+    arm.add_argument("--domain", type=whole(0, 232), metavar="N", help="ROS domain (default: ROS_DOMAIN_ID, or 0)")
     arm.add_argument(
         "--network",
         action="store_true",
@@ -55,11 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     page = parser.add_argument_group("page")
     page.add_argument(
-        "--port",
-        type=whole(0, 65535),
-        default=8080,
-        metavar="P",
-        help="0 takes one that is free (default: 8080)",
+        "--port", type=whole(0, 65535), default=8080, metavar="P", help="0 takes one that is free (default: 8080)"
     )
     page.add_argument(
         "--host",

@@ -107,9 +107,7 @@ class ActivationChecks:
         """Begin again: measurements of another session, or before a clock was set."""
         self._count = 0
 
-    def add(
-        self, stamp_ns: int, arrival_ns: int, q: FloatArray, qd: FloatArray, effort: FloatArray | None
-    ) -> None:
+    def add(self, stamp_ns: int, arrival_ns: int, q: FloatArray, qd: FloatArray, effort: FloatArray | None) -> None:
         """Remember a measurement; one that is not newer than the last makes everything begin again. Cheap.
 
         Args:

@@ -184,9 +184,7 @@ def _why_not_at_pose(model: RobotModel, gains: ControllerGains, box: ParameterBo
     if np.all(spare > 0.0):
         share = float(inertia_share(model.kinematics, box, spare, q[None], reach[None])[0])
     if share > 1.0:
-        return (
-            f"inertia may be {at_most(share)} times what is assumed at this pose (controller.inertia_ratio)"
-        )
+        return f"inertia may be {at_most(share)} times what is assumed at this pose (controller.inertia_ratio)"
     if np.all(rotor_floor(model.kinematics, box) >= gains.inertia_lower):
         return ""
     floor = float(inertia_floor(model.kinematics, box, gains.inertia_lower, q[None], reach[None])[0])

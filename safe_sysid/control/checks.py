@@ -134,12 +134,7 @@ def signs_confirmed(
 
 
 def _explanations(
-    model: RobotModel,
-    box: ParameterBox,
-    q: FloatArray,
-    qd: FloatArray,
-    effort: FloatArray,
-    bad: NDArray[np.bool_],
+    model: RobotModel, box: ParameterBox, q: FloatArray, qd: FloatArray, effort: FloatArray, bad: NDArray[np.bool_]
 ) -> list[str]:
     """Single mistakes that would explain every effort."""
     n, settings = model.n, model.settings

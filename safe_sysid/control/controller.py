@@ -136,9 +136,7 @@ class Controller:
 
     # -- services -----------------------------------------------------------------------------------------------
 
-    def start(
-        self, stamp: float, q: FloatArray, qd: FloatArray, effort: FloatArray | None = None
-    ) -> list[str]:
+    def start(self, stamp: float, q: FloatArray, qd: FloatArray, effort: FloatArray | None = None) -> list[str]:
         """Leave idle or fault: hold the measured position. Returns reasons of a refusal, empty if started.
 
         The tracking theorem's guarantee begins here: at rest within the measurement error, ``V(0) <= V_start``.
@@ -236,9 +234,7 @@ class Controller:
         hand may change when the new epoch is announced.
         """
         if self.state not in (ControllerState.HOLDING, ControllerState.IDLE, ControllerState.FAULT):
-            return (
-                f"state is {self.state.value}: bounds are reset only at rest, while holding, idle or in fault"
-            )
+            return f"state is {self.state.value}: bounds are reset only at rest, while holding, idle or in fault"
         if self._new_epoch is not None:
             return "bounds are being reset already"
         prior = self.model.arm_prior
@@ -342,9 +338,7 @@ class Controller:
 
     # -- the 1 kHz step -----------------------------------------------------------------------------------------
 
-    def step(
-        self, stamp: float, q: FloatArray, qd: FloatArray, effort: FloatArray | None = None
-    ) -> ControllerOutput:
+    def step(self, stamp: float, q: FloatArray, qd: FloatArray, effort: FloatArray | None = None) -> ControllerOutput:
         """One tick: judge the measurement, advance state and blend, compute the torque.
 
         Args:
@@ -417,13 +411,7 @@ class Controller:
         return False
 
     def _command(
-        self,
-        torque: FloatArray,
-        stamp: float,
-        q: FloatArray,
-        qd: FloatArray,
-        elapsed: float,
-        out: ControllerOutput,
+        self, torque: FloatArray, stamp: float, q: FloatArray, qd: FloatArray, elapsed: float, out: ControllerOutput
     ) -> None:
         """From the law's torque to the command: inside the limits, and without a jump, or not at all."""
         limit, names = self.model.limits.torque, self.model.joint_names

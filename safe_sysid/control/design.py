@@ -6,12 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.control.gains import ControllerGains, TrackingAssumptions
-from safe_sysid.control.motion_hypotheses import (
-    MotionHypotheses,
-    configured_hypotheses,
-    hypotheses_of,
-    torque_of,
-)
+from safe_sysid.control.motion_hypotheses import MotionHypotheses, configured_hypotheses, hypotheses_of, torque_of
 from safe_sysid.control.synthesis import synthesise
 from safe_sysid.decimals import at_most
 from safe_sysid.dynamics.magnitudes import rotor_floor
@@ -217,9 +212,7 @@ def _fixed_gains(
     r_bound = np.zeros(model.n)
     for _ in range(_ROUNDS):
         motion_hypotheses = hypotheses_of(model, trajectory, box, r_bound=r_bound, K_r=K_r, headroom=headroom)
-        gains = design_gains(
-            model, lockstep, box=box, motion_hypotheses=motion_hypotheses, K_r=K_r, kappa=kappa
-        )
+        gains = design_gains(model, lockstep, box=box, motion_hypotheses=motion_hypotheses, K_r=K_r, kappa=kappa)
         # A larger bound costs a larger bound: go on until what was assumed covers what came out.
         if np.all(gains.r_bound <= r_bound):
             return gains

@@ -28,13 +28,7 @@ class FeedForward(Protocol):
     """What computes the torque to add; a function will do."""
 
     def __call__(
-        self,
-        q: FloatArray,
-        qd: FloatArray,
-        q_d: FloatArray,
-        qd_d: FloatArray,
-        qdd_d: FloatArray,
-        t: float,
+        self, q: FloatArray, qd: FloatArray, q_d: FloatArray, qd_d: FloatArray, qdd_d: FloatArray, t: float
     ) -> tuple[FloatArray, float]:
         """Torque to add to the law's, and how far to trust it.
 
@@ -123,9 +117,7 @@ class AddedTorque:
         ticks: since it was made, by what came of them: "followed", or why not.
     """
 
-    def __init__(
-        self, name: str, source: AnswerSource, bound: FloatArray, rate: FloatArray, longest: float
-    ) -> None:
+    def __init__(self, name: str, source: AnswerSource, bound: FloatArray, rate: FloatArray, longest: float) -> None:
         """Nothing is added yet.
 
         Args:
@@ -180,9 +172,7 @@ class AddedTorque:
 
 
 @njit(cache=True)
-def _approach(
-    added: FloatArray, wanted: FloatArray, trust: float, bound: FloatArray, step: FloatArray
-) -> int:
+def _approach(added: FloatArray, wanted: FloatArray, trust: float, bound: FloatArray, step: FloatArray) -> int:
     """Move ``added`` (n,) by at most ``step`` towards ``trust * wanted``, within ``bound``; whether that is usable."""
     found = _USABLE
     if not (0.0 < trust <= 1.0):  # NaN, too

@@ -77,9 +77,7 @@ class FeedForwardProcess:
             n, question = self.torque.size, self._question
             question[:n], question[n : 2 * n], question[-1] = q, qd, t
             question[2 * n : 5 * n] = reference[:3].ravel()
-            with contextlib.suppress(
-                OSError
-            ):  # a process that has ended: the next tick reads what it said last
+            with contextlib.suppress(OSError):  # a process that has ended: the next tick reads what it said last
                 self._socket.send(self._bytes)
                 self._asked, self._waits = now, True
         return self._failed or ("" if now - self._answered <= self._late else "feed-forward late")

@@ -30,13 +30,7 @@ class ResidualFeedForward:
         self._residual = make_residual_model(model, s.residual, s.file)
 
     def __call__(
-        self,
-        q: FloatArray,
-        qd: FloatArray,
-        q_d: FloatArray,
-        qd_d: FloatArray,
-        qdd_d: FloatArray,
-        t: float,
+        self, q: FloatArray, qd: FloatArray, q_d: FloatArray, qd_d: FloatArray, qdd_d: FloatArray, t: float
     ) -> tuple[FloatArray, float]:
         """See :class:`safe_sysid.control.feed_forward.FeedForward`."""
         return self._residual.predict(q_d, qd_d, qdd_d)
@@ -84,7 +78,5 @@ def make_added_torque(model: RobotModel, gains: ControllerGains, lockstep: bool)
         )
     feed_forward = make_feed_forward(model)  # in real time, too: what is wrong with it is said at once
     late = s.feed_forward.late_s
-    source = (
-        FeedForwardInTick(feed_forward, n) if lockstep else FeedForwardProcess(make_feed_forward, model, late)
-    )
+    source = FeedForwardInTick(feed_forward, n) if lockstep else FeedForwardProcess(make_feed_forward, model, late)
     return AddedTorque(s.feed_forward.name, source, bound, rate, gains.assumptions.hold_max)

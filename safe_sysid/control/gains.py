@@ -102,9 +102,7 @@ class ControllerGains:
         """Power dissipated at V_max, W."""
         return 2.0 * self.kappa * self.V_max
 
-    def longest_covered_gap(
-        self, r_upper: FloatArray, uncertainty: float | None = None, oldest: float = 0.0
-    ) -> float:
+    def longest_covered_gap(self, r_upper: FloatArray, uncertainty: float | None = None, oldest: float = 0.0) -> float:
         """How long, from a measurement, its command may stay in force with V <= V_max still proved; s.
 
         The crude side of the theorem: from a quiet state V cannot grow to its bound in a short time, whatever the

@@ -68,9 +68,7 @@ class ControlLaw(Protocol):
     def reset(self, t: float, q: FloatArray, qd: FloatArray) -> None:
         """Forget the past: integrals, estimates, filters. Called at every start."""
 
-    def step(
-        self, t: float, q: FloatArray, qd: FloatArray, reference: FloatArray, model: ModelInUse
-    ) -> FloatArray:
+    def step(self, t: float, q: FloatArray, qd: FloatArray, reference: FloatArray, model: ModelInUse) -> FloatArray:
         """Torque to command.
 
         Args:

@@ -60,17 +60,11 @@ class MotionHypotheses:
                 continue
             value = frozen_array(getattr(self, name), (n,), f"motion_hypotheses.{name}")
             # A rotor inertia of zero makes the declared H zero too: the synthesis names the joint.
-            if np.any(value < 0.0) or (
-                name not in ("inertia_upper", "inertia_lower") and np.any(value == 0.0)
-            ):
-                raise ParameterError(
-                    f"motion_hypotheses.{name} = {value.tolist()}: expected positive numbers"
-                )
+            if np.any(value < 0.0) or (name not in ("inertia_upper", "inertia_lower") and np.any(value == 0.0)):
+                raise ParameterError(f"motion_hypotheses.{name} = {value.tolist()}: expected positive numbers")
             object.__setattr__(self, name, value)
         if not (np.isfinite(self.uncertainty) and self.uncertainty >= 0.0):
-            raise ParameterError(
-                f"motion_hypotheses.uncertainty = {self.uncertainty!r}: expected a number >= 0"
-            )
+            raise ParameterError(f"motion_hypotheses.uncertainty = {self.uncertainty!r}: expected a number >= 0")
 
 
 def configured_hypotheses(model: RobotModel) -> MotionHypotheses:
@@ -124,10 +118,7 @@ def hypotheses_of(
         raise ParameterError(f"headroom = {headroom!r}: expected a number >= 1")
     r = np.broadcast_to(np.asarray(r_bound, float), (n,))
     k_r = per_joint(model.settings.controller.K_r if K_r is None else K_r, n)  # type: ignore[arg-type]
-    rates = [
-        np.abs(derivative_range(trajectory, order, 0.0, trajectory.duration)).max(axis=1)
-        for order in (1, 2, 3)
-    ]
+    rates = [np.abs(derivative_range(trajectory, order, 0.0, trajectory.duration)).max(axis=1) for order in (1, 2, 3)]
     # A joint that stands still is given a little of what the fastest needs.
     velocity, acceleration, jerk = (np.maximum(x * headroom, 0.02 * np.max(x) + 1e-3) for x in rates)
     states = trajectory.states(np.linspace(0.0, trajectory.duration, _TIMES))
@@ -161,18 +152,14 @@ def torque_of(
     return np.asarray(command * (1.0 + a.actuator_rel) + a.actuator_abs)
 
 
-def _largest_measure(
-    model: RobotModel, states: FloatArray, box: ParameterBox, r: FloatArray, k_r: FloatArray
-) -> float:
+def _largest_measure(model: RobotModel, states: FloatArray, box: ParameterBox, r: FloatArray, k_r: FloatArray) -> float:
     """Largest S of the states (N, 4, n), with tracking errors on the border of their ellipsoids."""
     weights = 1.0 / _declared_lower(model, box)
     sizes = (np.square(np.abs(w) @ box.rad) @ weights for w in _regressors(model, states, r, k_r))
     return float(np.sqrt(max(float(np.max(size)) for size in sizes)))
 
 
-def _regressors(
-    model: RobotModel, states: FloatArray, r: FloatArray, k_r: FloatArray
-) -> Iterator[FloatArray]:
+def _regressors(model: RobotModel, states: FloatArray, r: FloatArray, k_r: FloatArray) -> Iterator[FloatArray]:
     """W_s (N, n, 14 n) at the states (N, 4, n): without tracking errors, then with some on their ellipsoids' border."""
     rng = np.random.default_rng(0)
     for k in range(_ERRORS):
@@ -181,17 +168,11 @@ def _regressors(
         x = 0.0 if k == 0 else r * rate / np.linalg.norm(rate, axis=1, keepdims=True)
         qd_a = states[:, 1] + k_r * e
         yield dynamics_of(model.kinematics).slotine_li_regressor(
-            states[:, 0] - e,
-            qd_a - x,
-            qd_a,
-            states[:, 2] + k_r * (x - k_r * e),
-            model.friction_transition_velocity,
+            states[:, 0] - e, qd_a - x, qd_a, states[:, 2] + k_r * (x - k_r * e), model.friction_transition_velocity
         )
 
 
-def _inertia_upper(
-    model: RobotModel, q: FloatArray, box: ParameterBox, e: FloatArray, headroom: float
-) -> FloatArray:
+def _inertia_upper(model: RobotModel, q: FloatArray, box: ParameterBox, e: FloatArray, headroom: float) -> FloatArray:
     """``diag(rotor) + diag(spare)`` with the configuration's proportions, scaled until it covers H along q (N, n)."""
     n = model.n
     lower, upper = _declared_lower(model, box), rotor_ceiling(model.kinematics, box)

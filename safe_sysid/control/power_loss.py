@@ -198,13 +198,7 @@ class ClosedLoop:
         delay += k * min(nu * 2.0 * S, previous) + mu_d * (mu_d + k) * nu * m2 + nu * change.by_r * 2.0 * S
         X = eta + 2.0 * S * d + d * c_d * (eta + m1)
         # own <= (h - d)/2 goes with 2 S d (step 7); elsewhere own <= h/2.
-        L = (
-            c * h * S
-            + X
-            + by_age_U * age
-            + (e_d * nu + (c_d + k) * m1) * own
-            + nu * change.by_r * 0.5 * (h - d)
-        )
+        L = c * h * S + X + by_age_U * age + (e_d * nu + (c_d + k) * m1) * own + nu * change.by_r * 0.5 * (h - d)
         moved = max(
             _mean_distance(x, z, lead) * change.moved + 0.5 * (x + z) * change.aged
             for x, z in ((0.0, 0.0), (0.0, h), (d, d), (d, h))

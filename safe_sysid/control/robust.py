@@ -88,9 +88,7 @@ class RobustLaw:
     def reset(self, t: float, q: FloatArray, qd: FloatArray) -> None:
         """Nothing to forget. ``t``: s; ``q``: (n,) rad; ``qd``: (n,) rad/s."""
 
-    def step(
-        self, t: float, q: FloatArray, qd: FloatArray, reference: FloatArray, model: ModelInUse
-    ) -> FloatArray:
+    def step(self, t: float, q: FloatArray, qd: FloatArray, reference: FloatArray, model: ModelInUse) -> FloatArray:
         """Commanded torque (n,) in N m; the array is reused by the next call.
 
         Args:
@@ -108,9 +106,7 @@ class RobustLaw:
         self._q[0] = q + g.lead * qd
         self._qd_a[0] = reference[1] + g.K_r * self.e
         self._qdd_a[0] = reference[2] + g.K_r * self.de
-        slotine_li_kernel(
-            self._arm, self._q, self._qd, self._qd_a, self._qdd_a, self._transition, self._regressor
-        )
+        slotine_li_kernel(self._arm, self._q, self._qd, self._qd_a, self._qdd_a, self._transition, self._regressor)
         self.uncertainty = robust_torque(
             self._regressor[0], model.mid, model.rad, self.r, g.K_d, g.inertia_lower, self._gain, self.torque
         )

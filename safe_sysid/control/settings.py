@@ -23,12 +23,8 @@ class ArmourSettings(Section):
     """ARMOUR's robust law [ARMOUR]; the defaults are its authors' for the arm that is the default robot here."""
 
     K_r: PerJointNumbers = setting("slope of r = de + K_r e", "1/s", "(0, inf)", default=5.0)
-    V_max: float = setting(
-        "bound of r^T H r / 2 that the law keeps in continuous time", "J", "(0, inf)", default=0.02
-    )
-    alpha: float = setting(
-        "slope of the barrier condition dV/dt <= alpha (V_max - V)", "1/s", "(0, inf)", default=20.0
-    )
+    V_max: float = setting("bound of r^T H r / 2 that the law keeps in continuous time", "J", "(0, inf)", default=0.02)
+    alpha: float = setting("slope of the barrier condition dV/dt <= alpha (V_max - V)", "1/s", "(0, inf)", default=20.0)
     norm: bool = setting(
         "bound r^T w by the norms of both, as the released code does; else by sum |r_j| w_j, which is less",
         default=True,
@@ -52,9 +48,7 @@ class PassivityAdaptiveSettings(Section):
 class AdaptiveRobustSettings(Section):
     """Adaptive robust feedback linearisation [Abdelwahab2024], reconstructed (docs/understand/laws.md)."""
 
-    bandwidth: float = setting(
-        "natural frequency of the nominal error dynamics", "rad/s", "(0, inf)", default=60.0
-    )
+    bandwidth: float = setting("natural frequency of the nominal error dynamics", "rad/s", "(0, inf)", default=60.0)
     damping_ratio: float = setting("damping ratio of the same", range="(0, inf)", default=1.0)
     rate: float = setting(
         "growth of the uncertainty's bound: d rho/dt = rate |z|", "1/s^2 per rad/s", "(0, inf)", default=300.0
@@ -62,9 +56,7 @@ class AdaptiveRobustSettings(Section):
     initial_bound: float = setting(
         "of the acceleration that the nominal model gets wrong", "rad/s^2", "(0, inf)", default=0.1
     )
-    layer: float = setting(
-        "time constant of the boundary layer |z| <= layer rho", "s", "(0, inf)", default=0.05
-    )
+    layer: float = setting("time constant of the boundary layer |z| <= layer rho", "s", "(0, inf)", default=0.05)
 
 
 class GravityPidSettings(Section):
@@ -73,9 +65,7 @@ class GravityPidSettings(Section):
     bandwidth: float = setting("K_p = J bandwidth^2", "rad/s", "(0, inf)", default=70.0)
     damping_ratio: float = setting("K_d = 2 J damping_ratio bandwidth", range="(0, inf)", default=1.0)
     integral: float = setting("K_i = integral K_p", "1/s", "[0, inf)", default=50.0)
-    windup: float = setting(
-        "largest integral part, as a fraction of the torque limit", range="[0, 1]", default=0.5
-    )
+    windup: float = setting("largest integral part, as a fraction of the torque limit", range="[0, 1]", default=0.5)
     K_p: PerJointNumbers | None = setting(
         "the gain itself; null: from the bandwidth", "N m/rad or N/m", "(0, inf)", default=None
     )
@@ -93,26 +83,20 @@ class ComputedTorqueSettings(Section):
     bandwidth: float = setting("natural frequency of the error", "rad/s", "(0, inf)", default=70.0)
     damping_ratio: float = setting("damping ratio of the error", range="(0, inf)", default=1.0)
     dynamics: Name = setting(
-        "what computes the inverse dynamics (docs/use/generated.md)",
-        default="recursion",
-        choices=tuple(DYNAMICS),
+        "what computes the inverse dynamics (docs/use/generated.md)", default="recursion", choices=tuple(DYNAMICS)
     )
 
 
 class ImpedanceSettings(Section):
     """Joint impedance [Hybrid, appendix B]: the arm answers external torque as masses, springs and dampers."""
 
-    inertia: PerJointNumbers = setting(
-        "desired inertia of each joint", "kg m^2 or kg", "(0, inf)", default=1.0
-    )
+    inertia: PerJointNumbers = setting("desired inertia of each joint", "kg m^2 or kg", "(0, inf)", default=1.0)
     stiffness: PerJointNumbers = setting("desired stiffness", "N m/rad or N/m", "(0, inf)", default=200.0)
     damping_ratio: float = setting(
         "desired damping is 2 damping_ratio sqrt(stiffness inertia)", range="(0, inf)", default=1.0
     )
     dynamics: Name = setting(
-        "what computes the inverse dynamics (docs/use/generated.md)",
-        default="recursion",
-        choices=tuple(DYNAMICS),
+        "what computes the inverse dynamics (docs/use/generated.md)", default="recursion", choices=tuple(DYNAMICS)
     )
 
 
@@ -143,10 +127,7 @@ class FeedForwardSettings(Section):
         default=0.0,
     )
     rate: PerJointNumbers = setting(
-        "no faster does what is added change; less than torque_rate",
-        "N m/s or N/s",
-        "(0, 1e6]",
-        default=200.0,
+        "no faster does what is added change; less than torque_rate", "N m/s or N/s", "(0, 1e6]", default=200.0
     )
     late_s: float = setting(
         "real time: an answer counts for so long after its question; older, what is added goes to zero at `rate`",
@@ -155,9 +136,7 @@ class FeedForwardSettings(Section):
         default=0.005,
     )
     residual: Name | None = setting(
-        "residual model of the feed-forward `residual`; null: none",
-        default=None,
-        choices=tuple(RESIDUAL_MODELS),
+        "residual model of the feed-forward `residual`; null: none", default=None, choices=tuple(RESIDUAL_MODELS)
     )
     file: Name | None = setting("path of the residual model's file", default=None)
 
@@ -167,10 +146,7 @@ class ControllerSettings(Section):
 
     K_r: PerJointNumbers = setting("slope of r = de + K_r e", "1/s", "(0, inf)", default=5.0)
     kappa: float = setting(
-        "decay rate of the tracking error's energy that the damping is chosen for",
-        "1/s",
-        "(0, inf)",
-        default=12.0,
+        "decay rate of the tracking error's energy that the damping is chosen for", "1/s", "(0, inf)", default=12.0
     )
     inertia_lower: PerJointNumbers | None = setting(
         "H >= diag of it along plans; null: the lower rotor inertia, which needs no check",
@@ -181,15 +157,11 @@ class ControllerSettings(Section):
     inertia_ratio: PerJointNumbers = setting(
         "H <= diag(inertia_ratio * inertia_lower) along plans", range="(0, inf)", default=2.4
     )
-    velocity: PerJointNumbers = setting(
-        "largest velocity along plans", "rad/s or m/s", "(0, inf)", default=0.6
-    )
+    velocity: PerJointNumbers = setting("largest velocity along plans", "rad/s or m/s", "(0, inf)", default=0.6)
     acceleration: PerJointNumbers = setting(
         "largest desired acceleration along plans", "rad/s^2 or m/s^2", "(0, inf)", default=0.8
     )
-    jerk: PerJointNumbers = setting(
-        "largest desired jerk along plans", "rad/s^3 or m/s^3", "(0, inf)", default=6.0
-    )
+    jerk: PerJointNumbers = setting("largest desired jerk along plans", "rad/s^3 or m/s^3", "(0, inf)", default=6.0)
     uncertainty: float = setting(
         "largest S along plans: what the box makes uncertain in the torque, weighted by inertia",
         "sqrt(W/s)",

@@ -82,12 +82,7 @@ def longest_take_over(
 
 
 def choose_take_over(
-    model: RobotModel,
-    gains: ControllerGains,
-    box: ParameterBox,
-    effort: FloatArray,
-    energy: float,
-    way: FloatArray,
+    model: RobotModel, gains: ControllerGains, box: ParameterBox, effort: FloatArray, energy: float, way: FloatArray
 ) -> tuple[float, str]:
     """Duration of the ramp, s, and the reason why the tracking bound does not allow it, "" if it does.
 

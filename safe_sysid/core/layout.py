@@ -192,9 +192,7 @@ class ParameterLayout:
         for part, term in self.further:
             if np.any(lower[part]) or np.any(upper[part]):
                 interval = f"[{float(lower[part].min())!r}, {float(upper[part].max())!r}] {term.unit}"
-                raise ParameterError(
-                    f"{what}: {term.words} in {interval}: expected zero, {what} has no such term"
-                )
+                raise ParameterError(f"{what}: {term.words} in {interval}: expected zero, {what} has no such term")
 
     def locate(self, p: int) -> tuple[int, int | JointTerm]:
         """Joint of parameter ``p``, and which one it is: number 0..9 of an inertial parameter, or a term."""

@@ -108,9 +108,7 @@ def prepare(options: DemoOptions) -> Setup:
     scene = load_scene(options.scene)
     start = scene.start_for(model)
     if options.then_goal and scene.goal is None:
-        raise UsageError(
-            f"--then-goal: scene {scene.name} has no goal: expected a scene with one, as six_boxes"
-        )
+        raise UsageError(f"--then-goal: scene {scene.name} has no goal: expected a scene with one, as six_boxes")
     payload = payload_in_hand(model, options.payload)
     hand = model.theta_nominal[model.layout.payload]
     check_inside_prior(model, theta_e_with_payload(model, hand, payload), payload)

@@ -71,9 +71,7 @@ class Progress:
         if self._quiet:
             return
         if self._live is None and self._console.is_terminal:
-            self._live = Live(
-                console=self._console, refresh_per_second=4, transient=True, get_renderable=self._panel
-            )
+            self._live = Live(console=self._console, refresh_per_second=4, transient=True, get_renderable=self._panel)
             self._live.start()
         self._tell_plans(state)
         for box in state.boxes[self._boxes :]:
@@ -97,9 +95,7 @@ class Progress:
                 if time.monotonic() < self._patience:
                     return
             if plan.end is None:
-                self.say(
-                    f"no trajectory from {plan.start:.2f} s on, the arm brakes as certified, or rests: {told}"
-                )
+                self.say(f"no trajectory from {plan.start:.2f} s on, the arm brakes as certified, or rests: {told}")
             else:
                 margins = certificate.partition("]: ")[2] or told
                 what = f"plan {sequence + 1} of {state.plans_wanted}"
@@ -114,9 +110,7 @@ class Progress:
     def _tell_troubles(self, state: RunState) -> None:
         """Warnings, each wording once."""
         for name, status in sorted(state.nodes.items()):
-            counts = "; ".join(
-                f"{key} {value}" for key, value in status.values.items() if key.startswith("count:")
-            )
+            counts = "; ".join(f"{key} {value}" for key, value in status.values.items() if key.startswith("count:"))
             text = status.text if status.level >= _ERROR else status.values.get("last refusal") or counts
             if status.level > 0 and text and self._warned.get(name) != text:
                 self._warned[name] = text
@@ -126,9 +120,7 @@ class Progress:
         """Widths in percent of the prior's."""
         share = _width_shares(box, self._prior)
         mass = f"m in {bracketed(box.lower[0], box.upper[0])} kg"
-        parts = " ".join(
-            f"{name} {share_at_most(s, places=0)}" for name, s in zip(PAYLOAD_NAMES, share, strict=True)
-        )
+        parts = " ".join(f"{name} {share_at_most(s, places=0)}" for name, s in zip(PAYLOAD_NAMES, share, strict=True))
         return f"{mass}; widths of prior: {parts}"
 
     def _panel(self) -> Group:
@@ -162,9 +154,7 @@ class Progress:
 
 
 def _as_seen(prior: ParameterBox) -> BoxSeen:
-    return BoxSeen(
-        0.0, prior.identity, None, prior.payload_lower, prior.mid[prior.layout.payload], prior.payload_upper
-    )
+    return BoxSeen(0.0, prior.identity, None, prior.payload_lower, prior.mid[prior.layout.payload], prior.payload_upper)
 
 
 def _width_shares(box: BoxSeen, prior: ParameterBox) -> list[Fraction]:

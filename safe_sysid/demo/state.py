@@ -94,9 +94,7 @@ class RunState:
         phase = self.value("planner", "phase")
         if phase:
             return phase == "over"
-        return len(self.trajectories) >= self.plans_wanted or (
-            bool(self.plans) and self.plans[-1].end is None
-        )
+        return len(self.trajectories) >= self.plans_wanted or (bool(self.plans) and self.plans[-1].end is None)
 
     @property
     def motion_end(self) -> float | None:

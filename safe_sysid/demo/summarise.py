@@ -51,9 +51,7 @@ def summarise(
         violations=evaluation.violations,
         plans=[_plan(plan) for plan in logs.plans],
         timing=_timing(logs, clock, options.lockstep, setup.model.settings.timing.period_s),
-        safety=evaluation.safety.model_copy(
-            update={"not_checked": list(unchecked(setup.model, setup.scene))}
-        ),
+        safety=evaluation.safety.model_copy(update={"not_checked": list(unchecked(setup.model, setup.scene))}),
         robot=setup.model.name,
         scene=setup.scene.name,
         payload=setup.payload_name,
@@ -72,9 +70,7 @@ def _feed_forward(logs: RunLogs) -> FeedForwardUse | None:
     log = logs.controller
     if log is None or not log.feed_forward:
         return None
-    ticks = {
-        reason: int(count) for reason, _, count in (text.rpartition(": ") for text in log.feed_forward_ticks)
-    }
+    ticks = {reason: int(count) for reason, _, count in (text.rpartition(": ") for text in log.feed_forward_ticks)}
     return FeedForwardUse(name=log.feed_forward, followed=ticks.pop("followed", 0), not_followed=ticks)
 
 
@@ -275,9 +271,7 @@ def draw_pictures(setup: Setup, logs: RunLogs) -> list[str]:
     model, plant = setup.model, logs.plant
     options, prior = setup.options, setup.model.arm_prior
     noise = options.noise if options.noise != "none" else "no"
-    where = (
-        f"{setup.payload_name}, {model.name}, scene {setup.scene.name}, {noise} noise, seed {options.seed}"
-    )
+    where = f"{setup.payload_name}, {model.name}, scene {setup.scene.name}, {noise} noise, seed {options.seed}"
     updates = logs.updates
     lower, nominal, upper = (
         np.array([getattr(update, side) for update in updates]).reshape(-1, 10)

@@ -92,9 +92,7 @@ def supervise(setup: Setup, progress: Progress, clock: RunClock, state: RunState
                 file.write_text(yaml.safe_dump({"/**": {"ros__parameters": node_parameters(setup, name)}}))
                 arguments = ("--ros-args", "--params-file", str(file))
                 moves = name in ("controller", "plant")
-                braking = (
-                    longest_braking(setup.model.settings.planner.t_f, options.lockstep) if moves else 0.0
-                )
+                braking = longest_braking(setup.model.settings.planner.t_f, options.lockstep) if moves else 0.0
                 group.start(name, arguments, environment, setup.run_dir / "log" / f"{name}.log", braking)
 
         progress.say(
@@ -107,9 +105,7 @@ def supervise(setup: Setup, progress: Progress, clock: RunClock, state: RunState
         with environment_of(environment):
             watcher = Watcher(state, domain, setup.model.n, options.lockstep)
             transitions = watcher.transitions(MANAGED)
-        lead = partial(
-            _lead, watcher=watcher, transitions=transitions, group=group, progress=progress, end=deadline
-        )
+        lead = partial(_lead, watcher=watcher, transitions=transitions, group=group, progress=progress, end=deadline)
         try:
             _await_ready(group, progress, deadline)
             lead(MANAGED, "configure")
@@ -252,6 +248,4 @@ def _waiting(state: RunState) -> str:
 
 def _words(state: RunState) -> str:
     """What every node said last."""
-    return (
-        "; ".join(f"{name}: {status.text}" for name, status in sorted(state.nodes.items())) or "no node spoke"
-    )
+    return "; ".join(f"{name}: {status.text}" for name, status in sorted(state.nodes.items())) or "no node spoke"

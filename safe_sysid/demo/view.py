@@ -97,9 +97,7 @@ class DemoView:
                 if found := ADDRESS.search(log.read_text(errors="replace")):
                     self.address = found[1]
                 elif time.monotonic() > end:
-                    raise ProcessDiedError(
-                        f"the view does not start within {_STARTS:g} s: expected an address"
-                    )
+                    raise ProcessDiedError(f"the view does not start within {_STARTS:g} s: expected an address")
                 time.sleep(0.05)
         except BaseException:
             self._group.stop()
@@ -144,15 +142,7 @@ def run_view(options: ViewOptions) -> int:
     with tempfile.TemporaryDirectory(prefix="safe_sysid_view_") as directory:
         file = Path(directory) / "viewer.yaml"
         file.write_text(yaml.safe_dump({"/**": {"ros__parameters": options.parameters}}), encoding="utf-8")
-        command = [
-            sys.executable,
-            "-m",
-            "safe_sysid.bring_up.child",
-            VIEWER,
-            "--ros-args",
-            "--params-file",
-            str(file),
-        ]
+        command = [sys.executable, "-m", "safe_sysid.bring_up.child", VIEWER, "--ros-args", "--params-file", str(file)]
         command += ["-r", f"__ns:=/{options.namespace}"] if options.namespace else []
         process = subprocess.Popen(
             command,

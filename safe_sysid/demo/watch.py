@@ -25,9 +25,7 @@ from safe_sysid.demo.state import BoxSeen, NodeStatus, PlanSeen, RunState
 
 __all__ = ["Watcher"]
 
-_LATCHED = QoSProfile(
-    depth=20, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL
-)
+_LATCHED = QoSProfile(depth=20, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 _NEWEST = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 
 
@@ -40,10 +38,7 @@ class Watcher:
         self._layout, self._lockstep = ParameterLayout(n), lockstep
         self._context = Context()
         rclpy.init(
-            context=self._context,
-            domain_id=domain,
-            signal_handler_options=SignalHandlerOptions.NO,
-            args=["--ros-args"],
+            context=self._context, domain_id=domain, signal_handler_options=SignalHandlerOptions.NO, args=["--ros-args"]
         )
         self._node = Node(
             "demo",
@@ -67,9 +62,7 @@ class Watcher:
 
     def heard_by(self, topic: str, listener: str) -> bool:
         """Whether a node called ``listener`` subscribes to ``topic``."""
-        return any(
-            info.node_name == listener for info in self._node.get_subscriptions_info_by_topic(f"/{topic}")
-        )
+        return any(info.node_name == listener for info in self._node.get_subscriptions_info_by_topic(f"/{topic}"))
 
     def close(self) -> None:
         """Leave the network."""

@@ -116,10 +116,7 @@ def spin_shares(kin: Kinematics) -> FloatArray:
         for i in range(carrier, -1, -1):
             if not kin.sliding[i]:
                 turn = np.arctan2(np.linalg.norm(np.cross(seen, kin.axis[i])), seen @ kin.axis[i])
-                low, high = (
-                    max(turn - high, low - turn, 0.0),
-                    min(high + turn, 2.0 * np.pi - low - turn, np.pi),
-                )
+                low, high = (max(turn - high, low - turn, 0.0), min(high + turn, 2.0 * np.pi - low - turn, np.pi))
                 shares[m, i] = min(max(np.cos(low), -np.cos(high)) + _ANGLE_ROUND, 1.0)
                 seen = kin.axis[i]
             seen = kin.rotation[i] @ seen
@@ -279,9 +276,7 @@ def torque_sensitivity(
     return TorqueSensitivity(*(x * _ROUND for x in outs))
 
 
-def inertia_share(
-    kin: Kinematics, box: ParameterBox, spare: FloatArray, q: FloatArray, dq: FloatArray
-) -> FloatArray:
+def inertia_share(kin: Kinematics, box: ParameterBox, spare: FloatArray, q: FloatArray, dq: FloatArray) -> FloatArray:
     r"""Bound ``lambda_max(D^-1/2 M D^-1/2)``, D = diag(spare), for all joints within ``dq`` of ``q``.
 
     M is H without rotors, so ``spare`` is what a bound of H leaves above :func:`rotor_ceiling`; a value up to 1 proves
@@ -306,9 +301,7 @@ def inertia_share(
     return (np.sqrt(at_centre * _ROUND) + dq @ growth) ** 2 * _ROUND
 
 
-def inertia_floor(
-    kin: Kinematics, box: ParameterBox, floor: FloatArray, q: FloatArray, dq: FloatArray
-) -> FloatArray:
+def inertia_floor(kin: Kinematics, box: ParameterBox, floor: FloatArray, q: FloatArray, dq: FloatArray) -> FloatArray:
     r"""Bound ``lambda_min(D^-1/2 H D^-1/2)`` from below, D = diag(floor), for all joints within ``dq`` of ``q``.
 
     H includes the rotors; a value of at least 1 proves ``H >= D``. The same two steps as in :func:`inertia_share`:

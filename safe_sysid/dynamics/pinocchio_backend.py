@@ -37,9 +37,7 @@ class PinocchioDynamics:
         for j in range(self._n):
             placement = pin.SE3(np.array(kin.rotation[j]), np.array(kin.translation[j]))
             joint = pin.JointModelPrismaticUnaligned if kin.sliding[j] else pin.JointModelRevoluteUnaligned
-            self._model.addJoint(
-                int(kin.parent[j]) + 1, joint(np.array(kin.axis[j])), placement, f"joint_{j + 1}"
-            )
+            self._model.addJoint(int(kin.parent[j]) + 1, joint(np.array(kin.axis[j])), placement, f"joint_{j + 1}")
             # The regressor is per unit of the parameters: any body serves.
             self._model.appendBodyToJoint(j + 1, pin.Inertia.Random(), pin.SE3.Identity())
         self._data = self._model.createData()
@@ -103,9 +101,7 @@ class PinocchioDynamics:
             self._add_friction(out[k], qd_a[k], transition, 1.0)
         return out[0] if single else out
 
-    def torque_regressor(
-        self, q: FloatArray, qd: FloatArray, qdd: FloatArray, transition: float = 0.0
-    ) -> FloatArray:
+    def torque_regressor(self, q: FloatArray, qd: FloatArray, qdd: FloatArray, transition: float = 0.0) -> FloatArray:
         """As :meth:`safe_sysid.dynamics.Dynamics.torque_regressor`."""
         return self.slotine_li_regressor(q, qd, qd, qdd, transition)
 
@@ -113,9 +109,7 @@ class PinocchioDynamics:
         """As :meth:`safe_sysid.dynamics.Dynamics.momentum_regressor`."""
         (q, qd), single = as_batch(self.kin, q, qd)
         still = np.zeros(self._n)
-        out = np.stack(
-            [self._moving(a, still, b) - self._moving(a, still, still) for a, b in zip(q, qd, strict=True)]
-        )
+        out = np.stack([self._moving(a, still, b) - self._moving(a, still, still) for a, b in zip(q, qd, strict=True)])
         return out[0] if single else out
 
     def momentum_rate_regressor(self, q: FloatArray, qd: FloatArray, transition: float = 0.0) -> FloatArray:

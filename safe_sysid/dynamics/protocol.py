@@ -56,9 +56,7 @@ class Dynamics(Protocol):
         """``H`` (n, n), kg m^2, rotors included."""
         ...
 
-    def torque_regressor(
-        self, q: FloatArray, qd: FloatArray, qdd: FloatArray, transition: float = 0.0
-    ) -> FloatArray:
+    def torque_regressor(self, q: FloatArray, qd: FloatArray, qdd: FloatArray, transition: float = 0.0) -> FloatArray:
         """``W`` (n, 14 n): ``W theta`` is the joints' torque, N m."""
         ...
 

@@ -181,11 +181,7 @@ class RecursiveDynamics:
         return self._torque(self.kin, theta, (q, qd, qdd), transition)
 
     def _torque(
-        self,
-        kin: Kinematics,
-        theta: FloatArray,
-        state: tuple[FloatArray, FloatArray, FloatArray],
-        transition: float,
+        self, kin: Kinematics, theta: FloatArray, state: tuple[FloatArray, FloatArray, FloatArray], transition: float
     ) -> FloatArray:
         (q, qd, qdd), single = as_batch(kin, *state)
         theta, arm = as_parameters(kin, theta), kin.packed
@@ -222,9 +218,7 @@ class RecursiveDynamics:
         add_further(out, qd_a, transition, 1.0)
         return out[0] if single else out
 
-    def torque_regressor(
-        self, q: FloatArray, qd: FloatArray, qdd: FloatArray, transition: float = 0.0
-    ) -> FloatArray:
+    def torque_regressor(self, q: FloatArray, qd: FloatArray, qdd: FloatArray, transition: float = 0.0) -> FloatArray:
         """As :meth:`safe_sysid.dynamics.Dynamics.torque_regressor`."""
         return self.slotine_li_regressor(q, qd, qd, qdd, transition)
 

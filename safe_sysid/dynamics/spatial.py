@@ -64,9 +64,7 @@ def workspace(n: int) -> Workspace:
 
 
 @njit(cache=True)
-def add_velocity_product(
-    axis: FloatArray, sliding: bool, scale: float, v: FloatArray, out: FloatArray
-) -> None:
+def add_velocity_product(axis: FloatArray, sliding: bool, scale: float, v: FloatArray, out: FloatArray) -> None:
     """``out += scale * v x S`` of motions (linear, angular); S is ``(axis, 0)`` if sliding, else ``(0, axis)``."""
     for i in range(3):
         a, b = (i + 1) % 3, (i + 2) % 3
@@ -165,9 +163,7 @@ def polarised_reaction(
     for i in range(3):
         a, b = (i + 1) % 3, (i + 2) % 3
         za, zb = motors.axis[m, a], motors.axis[m, b]
-        turned = qd_a[j] * (x[c, 3 + a] * zb - x[c, 3 + b] * za) + qd[j] * (
-            y[c, 3 + a] * zb - y[c, 3 + b] * za
-        )
+        turned = qd_a[j] * (x[c, 3 + a] * zb - x[c, 3 + b] * za) + qd[j] * (y[c, 3 + a] * zb - y[c, 3 + b] * za)
         work.moment[i] = gear * (qdd_a[j] * motors.axis[m, i] + 0.5 * turned)
 
 

@@ -112,9 +112,7 @@ class Identifier:
         if self._method not in METHODS:
             raise ParameterError(f"method = {method!r}: expected one of {', '.join(METHODS)}")
         if tare_rows is not None and not np.all(tare_rows.log == 1):
-            raise ParameterError(
-                "tare_rows.log: expected 1 in every row, the mark of a log of the empty hand"
-            )
+            raise ParameterError("tare_rows.log: expected 1 in every row, the mark of a log of the empty hand")
         self._payload_constraints = (
             PayloadConstraints.from_model(model) if payload_constraints is None else payload_constraints
         )
@@ -284,11 +282,7 @@ class Identifier:
         return f"{text}; it also uses {' and '.join(what)}" if what else text
 
     def _result(
-        self,
-        status: UpdateStatus,
-        message: str,
-        timings: Mapping[str, float],
-        proof: UpdateProof | None = None,
+        self, status: UpdateStatus, message: str, timings: Mapping[str, float], proof: UpdateProof | None = None
     ) -> UpdateResult:
         # Clipped again: after an update that failed the nominal belongs to an older, larger box.
         nominal = np.clip(self._nominal, self.box.payload_lower, self.box.payload_upper)

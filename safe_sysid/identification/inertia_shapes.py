@@ -14,12 +14,7 @@ from safe_sysid.intervals import check_interval, up
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import com_and_inertia, frozen_array
 
-__all__ = [
-    "PayloadShapes",
-    "centre_of_mass_box",
-    "inertia_ellipsoid",
-    "payload_shapes",
-]
+__all__ = ["PayloadShapes", "centre_of_mass_box", "inertia_ellipsoid", "payload_shapes"]
 
 FloatArray = NDArray[np.float64]
 
@@ -134,9 +129,7 @@ class PayloadShapes:
         return f"{low} .. {high} kg"
 
 
-def payload_shapes(
-    model: RobotModel, lower: FloatArray, nominal: FloatArray, upper: FloatArray
-) -> PayloadShapes:
+def payload_shapes(model: RobotModel, lower: FloatArray, nominal: FloatArray, upper: FloatArray) -> PayloadShapes:
     """What is known of the payload alone, as shapes.
 
     Args:

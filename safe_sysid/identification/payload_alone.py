@@ -9,12 +9,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.identification.estimates.projected import body_margin, make_consistent
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.parameters import (
-    frozen_array,
-    pseudo_inertia,
-    pseudo_inertia_to_theta,
-    transform_inertial,
-)
+from safe_sysid.robot.parameters import frozen_array, pseudo_inertia, pseudo_inertia_to_theta, transform_inertial
 
 __all__ = ["PayloadBounds", "payload_bounds"]
 
@@ -44,9 +39,7 @@ class PayloadBounds:
     possible: bool
 
 
-def payload_bounds(
-    model: RobotModel, lower: FloatArray, nominal: FloatArray, upper: FloatArray
-) -> PayloadBounds:
+def payload_bounds(model: RobotModel, lower: FloatArray, nominal: FloatArray, upper: FloatArray) -> PayloadBounds:
     """The payload without the hand, in the payload's frame.
 
     Args:

@@ -18,9 +18,7 @@ class IdentificationSettings(Section):
     """Momentum windows and the declared bound on acceleration."""
 
     method: str = setting(
-        "lp: linear programs; sdp: besides, that the payload is a real body",
-        default="sdp",
-        choices=METHODS,
+        "lp: linear programs; sdp: besides, that the payload is a real body", default="sdp", choices=METHODS
     )
     window_s: float = setting("length of one momentum equation", "s", "(0, inf)", default=0.1)
     update_s: float = setting("data between two updates of the bounds", "s", "(0, inf)", default=1.5)

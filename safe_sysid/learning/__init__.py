@@ -48,7 +48,5 @@ def make_residual_model(model: RobotModel, name: str | None, file: str | None) -
     """
     maker = chosen(RESIDUAL_MODELS, name, "controller.feed_forward.residual")
     if file is None:
-        raise ParameterError(
-            f"controller.feed_forward.file = None: expected the file of the residual model {name}"
-        )
+        raise ParameterError(f"controller.feed_forward.file = None: expected the file of the residual model {name}")
     return cast(ResidualModel, maker(model, Path(file)))

@@ -31,11 +31,7 @@ def write_archive(path: str | Path, arrays: Mapping[str, Any], error: type[SafeS
 
 
 def read_archive(
-    path: str | Path,
-    what: str,
-    schema: str,
-    expected: Mapping[str, tuple[str, int]],
-    error: type[SafeSysIdError],
+    path: str | Path, what: str, schema: str, expected: Mapping[str, tuple[str, int]], error: type[SafeSysIdError]
 ) -> dict[str, NDArray[Any]]:
     """Read arrays that :func:`write_archive` wrote.
 

@@ -43,10 +43,7 @@ __all__ = ["LipResidual", "TorquePredictor", "hand_over"]
 
 FloatArray = NDArray[np.float64]
 
-_SURE, _AWAY = (
-    0.995,
-    2.0,
-)  # quantile of held-out deviations up to which all is trusted; times that: nothing is
+_SURE, _AWAY = (0.995, 2.0)  # quantile of held-out deviations up to which all is trusted; times that: nothing is
 _FACTOR = 5.0  # deviations that an error may be, at least: away from the samples hyperparameters err, too
 
 
@@ -73,9 +70,7 @@ class _Parts:
                 rows = own.reshape(n, -1)
                 variance, rates = np.exp(rows[:, 0]), np.exp(-rows[:, 1:])
             else:
-                raise ParameterError(
-                    f"a kernel with {type(part).__name__} of its own features cannot be compiled"
-                )
+                raise ParameterError(f"a kernel with {type(part).__name__} of its own features cannot be compiled")
         if lagrangian is None:
             raise ParameterError("the kernel has no energies: expected one with a Lagrangian part")
         return cls(lagrangian, friction, variance, np.ascontiguousarray(rates))
@@ -181,9 +176,7 @@ def hand_over(process: TorqueProcess, held_out: Motions, torque: FloatArray, mos
     Args:
         torque: (M, n) measured there, N m or N.
     """
-    subset = np.sort(
-        informative(process.kernel, process.log, process.log_noise, process.x, most, process.units)
-    )
+    subset = np.sort(informative(process.kernel, process.log, process.log_noise, process.x, most, process.units))
     predictor = TorquePredictor(process, subset)
     deviations = np.array(
         [predictor.deviation(*at).copy() for at in zip(held_out.q, held_out.qd, held_out.qdd, strict=True)]
@@ -254,7 +247,5 @@ class LipResidual:
             self._trust = min(1.0, least) if least > 0.0 else 0.0  # NaN is no trust
         self._since += 1
         learned = self._predictor.torque(q, qd, qdd)
-        np.subtract(
-            learned, self._rigid.inverse_dynamics(self._theta, q, qd, qdd, self._transition), out=self._torque
-        )
+        np.subtract(learned, self._rigid.inverse_dynamics(self._theta, q, qd, qdd, self._transition), out=self._torque)
         return self._torque, self._trust

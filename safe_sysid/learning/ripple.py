@@ -34,9 +34,7 @@ class _File(StrictModel):
 class TorqueRipple:
     """A :class:`safe_sysid.learning.ResidualModel`: per joint a sum of harmonics of its position."""
 
-    def __init__(
-        self, n: int, joint: NDArray[np.int64], period: FloatArray, cos: FloatArray, sin: FloatArray
-    ) -> None:
+    def __init__(self, n: int, joint: NDArray[np.int64], period: FloatArray, cos: FloatArray, sin: FloatArray) -> None:
         """K harmonics of an arm with n joints.
 
         Args:

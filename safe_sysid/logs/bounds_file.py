@@ -159,9 +159,7 @@ def bounds_text(bounds: Bounds) -> str:
     data: dict[str, Any] = {"schema": SCHEMA}
     for name in ("robot", "identity", "joint", "epoch", "seq", "method", "guaranteed", "certificate"):
         data[name] = getattr(bounds, name)
-    head = _HEAD.format(joint=bounds.joint) + yaml.safe_dump(
-        data | {"bounds": entries}, sort_keys=False, width=120
-    )
+    head = _HEAD.format(joint=bounds.joint) + yaml.safe_dump(data | {"bounds": entries}, sort_keys=False, width=120)
     assumed = yaml.safe_dump({"assumed": dict(bounds.assumed)}, sort_keys=False, width=120)
     return head + _ASSUMED + assumed
 
@@ -211,9 +209,7 @@ def bounds_box(bounds: Bounds, model: RobotModel, file: str) -> ParameterBox:
             prior (box 0 of an epoch), or contradict the prior.
     """
     if bounds.robot != model.name or bounds.joint != model.joint_names[-1]:
-        raise ConfigError(
-            file, "robot", bounds.robot, f"{model.name}, with last joint {model.joint_names[-1]}"
-        )
+        raise ConfigError(file, "robot", bounds.robot, f"{model.name}, with last joint {model.joint_names[-1]}")
     content = identity(model, "bounds")
     for key, theirs, ours in differences(dict(bounds.assumed), content["declared"]):
         raise ConfigError(

@@ -32,9 +32,7 @@ def low_pass(log: Log, model: RobotModel, cutoff_hz: float) -> Log:
         raise LogError(f"--filter {cutoff_hz:g}: expected a frequency between 0 and {0.5 * rate:g} Hz")
     m = log.measurements
     if not np.all(good_steps(log)) or (len(m) > 1 and np.max(np.diff(m.stamps)) > GAP / rate):
-        raise LogError(
-            "--filter: the log has gaps or missing numbers: expected an unbroken one (see --from and --to)"
-        )
+        raise LogError("--filter: the log has gaps or missing numbers: expected an unbroken one (see --from and --to)")
     sos = butter(_ORDER, cutoff_hz, fs=rate, output="sos")
     if len(m) < 100:
         raise LogError(f"--filter: {len(m)} samples: expected at least 100")

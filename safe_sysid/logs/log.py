@@ -49,9 +49,7 @@ class Log:
         if not names or any(not name for name in names) or len(set(names)) != len(names):
             raise LogError(f"joint_names = {list(names)}: expected different, non-empty names")
         if self.measurements.n != len(names):
-            raise LogError(
-                f"measurements of {self.measurements.n} joints: expected {len(names)}, one per name"
-            )
+            raise LogError(f"measurements of {self.measurements.n} joints: expected {len(names)}, one per name")
 
     def __len__(self) -> int:
         return len(self.measurements)
@@ -77,9 +75,7 @@ class Log:
         index = np.array([self.joint_names.index(name) for name in wanted])
         m = self.measurements
         columns = {
-            key: [names[i] for i in index]
-            if len(names) == len(self.joint_names) and key != "stamps"
-            else names
+            key: [names[i] for i in index] if len(names) == len(self.joint_names) and key != "stamps" else names
             for key, names in self.columns.items()
         }
         return Log(

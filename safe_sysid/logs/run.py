@@ -25,16 +25,7 @@ from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = [
-    "LogRun",
-    "Residuals",
-    "UpdateRecord",
-    "fit_log",
-    "residuals",
-    "run_log",
-    "update_points",
-    "with_best_fit",
-]
+__all__ = ["LogRun", "Residuals", "UpdateRecord", "fit_log", "residuals", "run_log", "update_points", "with_best_fit"]
 
 FloatArray = NDArray[np.float64]
 _BATCH = 2000  # samples taken in at once
@@ -203,8 +194,7 @@ def with_best_fit(
     if fit is None:
         return run
     records = [
-        replace(record, nominal=fit.theta) if k >= proved[-1] else record
-        for k, record in enumerate(run.records)
+        replace(record, nominal=fit.theta) if k >= proved[-1] else record for k, record in enumerate(run.records)
     ]
     return replace(run, records=tuple(records), fit=fit)
 

@@ -69,9 +69,7 @@ def look_at(
         ConfigError: names that the URDF does not have.
         ModelError: no such file, or not a serial arm.
     """
-    path = (
-        package_file(str(urdf), Path.cwd() / "x", package_dirs) if is_package_uri(str(urdf)) else Path(urdf)
-    )
+    path = package_file(str(urdf), Path.cwd() / "x", package_dirs) if is_package_uri(str(urdf)) else Path(urdf)
     remarks: list[str] = []
     every, moving, rests = _joints(path)
     if tip_link is not None:
@@ -85,9 +83,7 @@ def look_at(
     for name in moving:
         if name not in ours and name not in fixed and not _master(moving[name]):
             fixed[name] = rests[name]
-            remarks.append(
-                f"locked.{name}: {rests[name]:g} is a guess: the joint is not one of the arm's chain"
-            )
+            remarks.append(f"locked.{name}: {rests[name]:g} is a guess: the joint is not one of the arm's chain")
     chain = read_urdf(path, fixed, "(new configuration)")
     tip = len(chain.joints) - 1
     carried = [link for link, joint in chain.link_joint.items() if joint == tip]
@@ -153,26 +149,19 @@ def _own_joints(
         chains.append(chain)
     # A gripper's joint is none of the arm's, whatever hangs on it.
     chains = [
-        chain[next((k for k, name in enumerate(chain) if not FINGERS.search(name)), len(chain)) :]
-        for chain in chains
+        chain[next((k for k, name in enumerate(chain) if not FINGERS.search(name)), len(chain)) :] for chain in chains
     ]
     # Of two that are as long, the one with more turning joints: a hand's fingers mostly slide.
-    best = max(
-        chains, key=lambda c: (len(c), -sum(moving[n].get("type") == "prismatic" for n in c)), default=[]
-    )
+    best = max(chains, key=lambda c: (len(c), -sum(moving[n].get("type") == "prismatic" for n in c)), default=[])
     # Fingers branch, or are followed by others: neither is the arm's.
     others = [name for name in moving if name not in best and name not in locked]
     masters = {master for joint in moving.values() if (master := _master(joint))}
-    while best and (
-        best[0] in masters or any(_hangs_beside(best[0], other, every, above) for other in others)
-    ):
+    while best and (best[0] in masters or any(_hangs_beside(best[0], other, every, above) for other in others)):
         others.append(best.pop(0))
     return set(best)
 
 
-def _hangs_beside(
-    name: str, other: str, every: Mapping[str, ET.Element], above: Mapping[str, tuple[str, str]]
-) -> bool:
+def _hangs_beside(name: str, other: str, every: Mapping[str, ET.Element], above: Mapping[str, tuple[str, str]]) -> bool:
     """Whether two joints hang on the same link or on links fixed to each other."""
 
     def carrier(joint: str) -> str:

@@ -78,12 +78,7 @@ class NewArm:
 
 
 def write_configuration(
-    urdf: str | Path,
-    out: str | Path,
-    arm: NewArm = NewArm(),
-    *,
-    overwrite: bool = False,
-    say: Say = lambda line: None,
+    urdf: str | Path, out: str | Path, arm: NewArm = NewArm(), *, overwrite: bool = False, say: Say = lambda line: None
 ) -> list[str]:
     """Write a commented robot file for an arm that has none.
 
@@ -108,9 +103,7 @@ def write_configuration(
         raise ConfigError("--payload-kg", "payload", arm.payload_kg, "a mass > 0 kg")
     if arm.drives is not None and arm.simulated_drives:
         raise ConfigError("--drives", "file", str(arm.drives), "not --simulated-drives too")
-    facts = look_at(
-        urdf, arm.tool_frame, arm.joints, arm.locked, arm.package_dirs, arm.base_link, arm.tip_link
-    )
+    facts = look_at(urdf, arm.tool_frame, arm.joints, arm.locked, arm.package_dirs, arm.base_link, arm.tip_link)
     say(f"{len(facts.chain.joints)} joints: " + ", ".join(joint.name for joint in facts.chain.joints))
     remarks = list(facts.remarks)
     bare = uncovered_links(facts.chain)
@@ -124,9 +117,7 @@ def write_configuration(
     model = draft.model()
     _check_links(model, str(facts.urdf))
     if out_of_arm(model.flange) < 0.0:
-        remarks.append(
-            f"payload.envelope: z of {facts.tool_frame} points into the arm: payloads are held along -z"
-        )
+        remarks.append(f"payload.envelope: z of {facts.tool_frame} points into the arm: payloads are held along -z")
     draft = replace(draft, pairs=stated_pairs(model, arm.allowed_pairs, arm.srdf))
     payload_kg = arm.payload_kg
     if payload_kg is None:
@@ -138,9 +129,7 @@ def write_configuration(
             declared = load_robot(arm.drives)
             declared.require_known_drives("--drives")
             if declared.joint_names != model.joint_names:
-                raise ConfigError(
-                    str(arm.drives), "joints", list(declared.joint_names), ", ".join(model.joint_names)
-                )
+                raise ConfigError(str(arm.drives), "joints", list(declared.joint_names), ", ".join(model.joint_names))
             measured = drives_of(declared, arm.drives.name)
         found, more = _decide(draft, payload_kg, measured, arm.payload_kg is not None, say)
     else:
@@ -149,9 +138,7 @@ def write_configuration(
     model = found.model()
     text = configuration_text(found.data(), _sentences(found, model), remarks, found.sliding)
     if yaml.safe_load(text) != found.data():
-        raise ParameterError(
-            "the file's text does not say what was computed: expected the same; please report this"
-        )
+        raise ParameterError("the file's text does not say what was computed: expected the same; please report this")
     write_text(out, text)
     return remarks
 
@@ -201,18 +188,14 @@ def _decide(
                     f"(--payload-kg {mass:g}); measured friction and rotor inertia (--drives), or a narrower prior, "
                     "may do; without either option the file serves identification of any payload"
                 )
-            remarks.append(
-                words + (": the least of what was tried that has a useful tracking bound" * (not measured))
-            )
+            remarks.append(words + (": the least of what was tried that has a useful tracking bound" * (not measured)))
             if draft.sliding:
                 remarks.append(
                     f"sliding joints ({', '.join(draft.sliding)}): model, gains and identification know them, the "
                     "planner does not: no plan was tried"
                 )
             if share < 1.0:
-                remarks.append(
-                    f"payload: {mass:g} kg: no useful tracking bound was found for {payload_kg:g} kg"
-                )
+                remarks.append(f"payload: {mass:g} kg: no useful tracking bound was found for {payload_kg:g} kg")
             return found, remarks
     raise ParameterError(
         f"no configuration found for payloads from {_TRIALS[-1][0] * payload_kg:.2g} to {payload_kg:g} kg: {why}; "
@@ -253,8 +236,7 @@ def _need(draft: Draft) -> str:
             if find_hypotheses(model, np.asarray(draft.home), candidate.motion, np.asarray(candidate.load)):
                 rotors = model.theta_nominal[model.layout.rotor_inertia]
                 each = ", ".join(
-                    f"{joint.name} {rotor:.3g}"
-                    for joint, rotor in zip(draft.facts.chain.joints, rotors, strict=True)
+                    f"{joint.name} {rotor:.3g}" for joint, rotor in zip(draft.facts.chain.joints, rotors, strict=True)
                 )
                 return (
                     f"a tracking bound at 1 kHz for {draft.payload.mass:g} kg would need rotor inertia of about {each} "
@@ -276,9 +258,7 @@ def _with_pairs(draft: Draft) -> tuple[Draft, list[str]]:
         told = f"{' / '.join(pair)}: {distance:.3f} m at best in 400 poses"
         if "payload" in (kinds[pair[0]], kinds[pair[1]]):
             if distance < 0.0:
-                remarks.append(
-                    f"payload.envelope hits the arm in every pose: {told}; expected another tool frame"
-                )
+                remarks.append(f"payload.envelope hits the arm in every pose: {told}; expected another tool frame")
         else:
             arm.append(pair)
             remarks.append(f"allowed_pairs: {told}, so not checked")
@@ -328,9 +308,7 @@ def _complete(draft: Draft) -> tuple[Draft | None, str]:
         if reasons:
             return None, f"home: {reasons[0]}"
         start = np.stack([home, np.zeros_like(home), np.zeros_like(home)])
-        answer = Planner(model, scene, gains[1]).plan_next(
-            start, model.settings.planner.t_p, model.arm_prior, 0
-        )
+        answer = Planner(model, scene, gains[1]).plan_next(start, model.settings.planner.t_p, model.arm_prior, 0)
     except SafeSysIdError as error:
         return None, str(error)
     if answer.plan is None:

@@ -117,11 +117,7 @@ def never_apart(model: RobotModel, seed: int = 0) -> dict[tuple[str, str], float
     rng = np.random.default_rng(seed)
     pairs = PairDistances(model, Scene("nothing around"))
     largest = pairs.at(rng.uniform(*pose_range(model), (400, model.n)), want_slopes=False)[0].max(axis=0)
-    return {
-        pair: float(distance)
-        for pair, distance in zip(pairs.names, largest, strict=True)
-        if distance < _NEVER
-    }
+    return {pair: float(distance) for pair, distance in zip(pairs.names, largest, strict=True) if distance < _NEVER}
 
 
 def inertia_matrices(model: RobotModel, q: FloatArray, theta: FloatArray | None = None) -> FloatArray:
@@ -132,9 +128,7 @@ def inertia_matrices(model: RobotModel, q: FloatArray, theta: FloatArray | None 
     for i in range(n):
         unit = np.zeros_like(q)
         unit[:, i] = 1.0
-        out[:, :, i] = (
-            dynamics_of(model.kinematics).momentum_regressor(q, unit)[:, :, model.layout.links] @ inertial
-        )
+        out[:, :, i] = dynamics_of(model.kinematics).momentum_regressor(q, unit)[:, :, model.layout.links] @ inertial
     return out
 
 
@@ -145,9 +139,7 @@ def _burden(model: RobotModel, q: FloatArray) -> tuple[FloatArray, FloatArray]:
     box = model.arm_prior
     spread = np.abs(w) @ box.rad
     torque = np.abs(w @ box.mid) + spread
-    return (torque / model.limits.torque).max(axis=1), np.linalg.norm(
-        spread / np.sqrt(model.limits.torque), axis=1
-    )
+    return (torque / model.limits.torque).max(axis=1), np.linalg.norm(spread / np.sqrt(model.limits.torque), axis=1)
 
 
 def _stretch(model: RobotModel, q: FloatArray) -> FloatArray:
@@ -170,8 +162,6 @@ def _height_over_base(model: RobotModel, q: FloatArray) -> FloatArray:
     depth = np.full(len(q), -1e3)
     for body in model.bodies:
         if body.joint >= 1:
-            points = (
-                np.einsum("nij,mj->nmi", rotation[:, body.joint], body.points) + origin[:, body.joint, None]
-            )
+            points = np.einsum("nij,mj->nmi", rotation[:, body.joint], body.points) + origin[:, body.joint, None]
             depth = np.maximum(depth, (points @ down).max(axis=1) + body.radius)
     return np.asarray(max(base, default=0.0) - depth)

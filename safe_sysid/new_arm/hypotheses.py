@@ -106,12 +106,7 @@ def load_inertia(model: RobotModel, home: FloatArray, reach: float) -> FloatArra
     return np.asarray(np.maximum(moved, _DRIVE * model.limits.torque))
 
 
-def find_hypotheses(
-    model: RobotModel,
-    home: FloatArray,
-    motion: Excursion,
-    load: FloatArray,
-) -> Hypotheses | None:
+def find_hypotheses(model: RobotModel, home: FloatArray, motion: Excursion, load: FloatArray) -> Hypotheses | None:
     """Hypotheses for which gains exist in real time, with the smallest tracking error and torque; None: none.
 
     Args:
@@ -220,14 +215,7 @@ def _quick(
         r = nu / np.sqrt(lower)
         assume = _assumptions(model, _motion_hypotheses(model, q, motion, ratio, K_r, r))
         loop = ClosedLoop(
-            model.kinematics,
-            box,
-            assume,
-            lower,
-            np.full(n, K_r),
-            K_d,
-            decay,
-            model.friction_transition_velocity,
+            model.kinematics, box, assume, lower, np.full(n, K_r), K_d, decay, model.friction_transition_velocity
         )
         lead = 0.4 * (assume.hold_max + assume.delay_max)
         if min(loop.power_loss(nu, c, lead).power for c in (0.9, 1.4)) < decay * nu * nu:
@@ -236,13 +224,7 @@ def _quick(
 
 
 def _try(
-    model: RobotModel,
-    q: FloatArray,
-    motion: Excursion,
-    ratio: FloatArray,
-    K_r: float,
-    kappa: float,
-    r: FloatArray,
+    model: RobotModel, q: FloatArray, motion: Excursion, ratio: FloatArray, K_r: float, kappa: float, r: FloatArray
 ) -> Hypotheses | None:
     """Iterate until both agree: hypotheses grow with the tracking error, the tracking error with the hypotheses."""
     for _ in range(_ROUNDS):
@@ -270,9 +252,7 @@ def _measure(model: RobotModel, q: FloatArray, motion: Excursion, r: FloatArray,
     """S that nearly all states of such motions keep, sqrt(W/s)."""
     box = model.arm_prior
     rows = np.abs(_regressors(model, q, motion, r, K_r)) @ box.rad
-    return float(
-        np.quantile(np.sqrt(np.square(rows) @ (1.0 / box.lower[box.layout.rotor_inertia])), _QUANTILE)
-    )
+    return float(np.quantile(np.sqrt(np.square(rows) @ (1.0 / box.lower[box.layout.rotor_inertia])), _QUANTILE))
 
 
 def _regressors(model: RobotModel, q: FloatArray, motion: Excursion, r: FloatArray, K_r: float) -> FloatArray:
@@ -289,9 +269,7 @@ def _regressors(model: RobotModel, q: FloatArray, motion: Excursion, r: FloatArr
 def _cost(model: RobotModel, q: FloatArray, r: FloatArray, K_r: float, K_d: FloatArray) -> float:
     """Tracking error against 0.1 rad, or torque at rest with what fighting it takes: the larger share."""
     box, zero = model.arm_prior, np.zeros_like(q)
-    w = dynamics_of(model.kinematics).slotine_li_regressor(
-        q, zero, zero, zero, model.friction_transition_velocity
-    )
+    w = dynamics_of(model.kinematics).slotine_li_regressor(q, zero, zero, zero, model.friction_transition_velocity)
     still = np.quantile(np.abs(w @ box.mid) + np.abs(w) @ box.rad, 0.5, axis=0)
     moving = K_d * r + 2.0 * K_r * r * box.upper[box.layout.rotor_inertia]
     return float(max(np.max(r / K_r) / 0.1, np.max((still + moving) / (0.95 * model.limits.torque))))

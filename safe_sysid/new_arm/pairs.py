@@ -12,9 +12,7 @@ from safe_sysid.robot.model import RobotModel
 __all__ = ["stated_pairs"]
 
 
-def stated_pairs(
-    model: RobotModel, links: Sequence[tuple[str, str]], srdf: Path | None
-) -> tuple[tuple[str, str], ...]:
+def stated_pairs(model: RobotModel, links: Sequence[tuple[str, str]], srdf: Path | None) -> tuple[tuple[str, str], ...]:
     """Pairs of bodies of these links, those left out that are never checked.
 
     Args:

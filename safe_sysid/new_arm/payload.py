@@ -64,9 +64,7 @@ def envelope_size(mass: float) -> tuple[float, float, float]:
 
 
 def prior_of(
-    guess: PayloadGuess,
-    hand: tuple[FloatArray, FloatArray],
-    flange: tuple[FloatArray, FloatArray],
+    guess: PayloadGuess, hand: tuple[FloatArray, FloatArray], flange: tuple[FloatArray, FloatArray]
 ) -> tuple[FloatArray, FloatArray]:
     """Bounds (10,), (10,) of the last link with any payload up to the mass inside the envelope, last joint's frame.
 

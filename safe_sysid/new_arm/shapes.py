@@ -24,9 +24,7 @@ _GRID = 1e-4  # m; what a file says of a point
 
 
 def fit_meshes(
-    chain: UrdfChain,
-    package_dirs: Sequence[str | Path] = (),
-    say: Callable[[str], None] = lambda line: None,
+    chain: UrdfChain, package_dirs: Sequence[str | Path] = (), say: Callable[[str], None] = lambda line: None
 ) -> dict[str, tuple[FittedHull, ...]]:
     """Hulls, link frame, that contain the collision meshes of every link that has some; its primitives included.
 
@@ -89,9 +87,7 @@ def _hulls(
     if shape.tag == "box":
         signs = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], float)
         return [(0.5 * signs * _three(shape, "size", 0.0), 0.0)]
-    raise ModelError(
-        f"{what} has collision geometry of type {shape.tag}: expected box, cylinder, sphere or mesh"
-    )
+    raise ModelError(f"{what} has collision geometry of type {shape.tag}: expected box, cylinder, sphere or mesh")
 
 
 def _three(element: Element, key: str, default: float) -> FloatArray:

@@ -112,8 +112,7 @@ def configuration_text(
         ("actuator", f"Errors of the drives: {_MARK}."),
         (
             "timing",
-            "Light rotors forgive little delay. `safe-sysid demo --real-time` prints what this machine does: "
-            f"{_MARK}.",
+            f"Light rotors forgive little delay. `safe-sysid demo --real-time` prints what this machine does: {_MARK}.",
         ),
         ("identification", ""),
         ("controller", f"{told['gains']} {told['inertia']}"),

@@ -20,20 +20,14 @@ Numbers = Annotated[tuple[float, ...], Kind("floats")]
 class _ProcessRealtime(Section):
     """Scheduling of every node."""
 
-    nice: int = setting(
-        "how much nicer than others all threads are", range="[0, 19]", default=0, when="start"
-    )
+    nice: int = setting("how much nicer than others all threads are", range="[0, 19]", default=0, when="start")
 
 
 class ProcessSettings(Section):
     """All nodes but the viewer."""
 
     diagnostics_period_s: float = setting(
-        "between two messages on /diagnostics where nothing changes",
-        "s",
-        "[0.05, 60]",
-        default=0.5,
-        when="live",
+        "between two messages on /diagnostics where nothing changes", "s", "[0.05, 60]", default=0.5, when="live"
     )
     realtime: _ProcessRealtime = _ProcessRealtime()
 
@@ -42,10 +36,7 @@ class _Realtime(Section):
     """Scheduling of nodes of an arm."""
 
     priority: int = setting(
-        "SCHED_FIFO priority of the 1 kHz loop; 0: normal scheduling",
-        range="[0, 99]",
-        default=0,
-        when="start",
+        "SCHED_FIFO priority of the 1 kHz loop; 0: normal scheduling", range="[0, 99]", default=0, when="start"
     )
     cpus: str = setting("processors to run on, as 0,1", default="", unset="all", when="start")
     lock_memory: bool = setting("keep memory from being swapped out", default=False, when="start")
@@ -55,15 +46,10 @@ class CommonSettings(Section):
     """Controller, planner, identifier and plant."""
 
     robot: str = setting("robot: name of a packaged one, or path of a YAML file", default="kinova_gen3")
-    scene: str = setting(
-        "scene: name of a packaged one, or path of a YAML file", default="", unset="nothing around"
-    )
+    scene: str = setting("scene: name of a packaged one, or path of a YAML file", default="", unset="nothing around")
     lockstep: bool = setting("simulated time waits for every node; else real time", default=False)
     lockstep_patience_s: float = setting(
-        "lock-step: wall time after which a node that is waited for is taken for dead",
-        "s",
-        "(0, 1e6]",
-        default=60.0,
+        "lock-step: wall time after which a node that is waited for is taken for dead", "s", "(0, 1e6]", default=60.0
     )
     run_dir: str = setting("directory for logs", default="", unset="nothing is written")
     log_s: float = setting(
@@ -101,9 +87,7 @@ class _Law(Section):
 class ControllerNodeSettings(Section):
     """Controller."""
 
-    reference_every: int = setting(
-        "between two messages on reference", "ticks", "[1, 100000]", default=10, when="live"
-    )
+    reference_every: int = setting("between two messages on reference", "ticks", "[1, 100000]", default=10, when="live")
     first_plan_time: float = setting(
         "lock-step: first hand-over", "s", "[0, 1e6]", default=0.0, unset="the robot file's planner.t_p"
     )
@@ -152,9 +136,7 @@ class IdentifierNodeSettings(Section):
         unset="none",
     )
     tare_file: str = setting("tare to use, and to write", default="", unset="the robot file's tare.file")
-    method: str = setting(
-        "of bounding", default="", unset="the robot file's identification.method", choices=METHODS
-    )
+    method: str = setting("of bounding", default="", unset="the robot file's identification.method", choices=METHODS)
     certificates: str = setting("directory of one certificate per update", default="", unset="run_dir")
     rest_s: float = setting(
         "so much is taken in of an arm that rests with unchanged efforts: more of the same teaches nothing",
@@ -176,18 +158,14 @@ class PlantNodeSettings(Section):
         default="none",
     )
     payload_to_attach: str = setting("what ~/attach takes up, as payload", default="4lb", when="live")
-    noise: str = setting(
-        "errors of the measurements", default="uniform", choices=("none", "uniform", "adversarial")
-    )
+    noise: str = setting("errors of the measurements", default="uniform", choices=("none", "uniform", "adversarial"))
     arm: str = setting(
         "where in its tolerances the true arm lies",
         default="uniform",
         choices=("nominal", "uniform", "corner", "random"),
     )
     actuator: str = setting(
-        "errors of the applied torque",
-        default="random",
-        choices=("none", "constant", "slow", "random", "adversarial"),
+        "errors of the applied torque", default="random", choices=("none", "constant", "slow", "random", "adversarial")
     )
     start_q: Numbers = setting(
         "start position", "rad or m", default=(), unset="the scene's start, else the robot file's home"
@@ -211,18 +189,14 @@ class RecorderNodeSettings(Section):
     """Recorder."""
 
     bag: str = setting(
-        "directory of the bag, which must not exist",
-        default="",
-        unset="rosbag2_<date> in the working directory",
+        "directory of the bag, which must not exist", default="", unset="rosbag2_<date> in the working directory"
     )
     compression: str = setting("of the bag's chunks", default="none", choices=("none", "zstd"))
     exclude: str = setting(
         "regular expression of topics that are not recorded, matched in full", default="", unset="nothing"
     )
     all_namespaces: bool = setting("topics of other namespaces too", default=False)
-    flush_s: float = setting(
-        "between two writes: what a recorder that is killed loses", "s", "[0.05, 60]", default=1.0
-    )
+    flush_s: float = setting("between two writes: what a recorder that is killed loses", "s", "[0.05, 60]", default=1.0)
 
 
 class ViewerNodeSettings(Section):
@@ -232,9 +206,7 @@ class ViewerNodeSettings(Section):
     host: str = setting(
         "address to listen at; 127.0.0.1: browsers of this machine only", default="127.0.0.1", when="start"
     )
-    port: int = setting(
-        "to listen at; 0 takes any that is free", range="[0, 65535]", default=8080, when="start"
-    )
+    port: int = setting("to listen at; 0 takes any that is free", range="[0, 65535]", default=8080, when="start")
     names: str = setting(
         "names by which browsers may call this machine, as robot.local,robot",
         default="",
@@ -246,9 +218,7 @@ class ViewerNodeSettings(Section):
     results: str = setting(
         "a demo's summary.json: shown as soon as it is written", default="", unset="none", when="start"
     )
-    nice: int = setting(
-        "how much nicer than others all threads are", range="[0, 19]", default=10, when="start"
-    )
+    nice: int = setting("how much nicer than others all threads are", range="[0, 19]", default=10, when="start")
 
 
 #: Kinds of nodes, and the classes that declare what each has.

@@ -21,13 +21,7 @@ from safe_sysid.planning.excitation.stopping import bounds_stopped_improving
 from safe_sysid.planning.optimiser.constraints import FastConstraints
 from safe_sysid.planning.optimiser.family import TrajectoryFamily
 from safe_sysid.planning.optimiser.optimise import Budget, PlanProblem, SearchResult, solve
-from safe_sysid.planning.results import (
-    Calibration,
-    PlannerOptions,
-    PlannerResult,
-    PlanStatus,
-    hand_over_state,
-)
+from safe_sysid.planning.results import Calibration, PlannerOptions, PlannerResult, PlanStatus, hand_over_state
 from safe_sysid.robot.config import PlannerSettings
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
@@ -283,9 +277,7 @@ class Planner:
         if not np.any(start[1:]):
             reasons = tuple(self._start_refusals(start[0], box))
             if reasons:
-                return PlannerResult(
-                    PlanStatus.START_REFUSED, wall_time=budget.clock() - began, reasons=reasons
-                )
+                return PlannerResult(PlanStatus.START_REFUSED, wall_time=budget.clock() - began, reasons=reasons)
         family = self.family(start, previous, start_time)
         context = self.context(start, box, executed_information, last, calibration, goal, family)
         problem = self._problem(context, sequence, previous, calibration, cost)

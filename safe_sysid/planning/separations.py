@@ -55,9 +55,7 @@ class Separation:
         told: list[str] = []
         left = self.drawn
         for times, best in self.causes[:_NAMED]:
-            many = (
-                "all of them" if times == self.drawn else f"{times} of {'the other ' if told else ''}{left}"
-            )
+            many = "all of them" if times == self.drawn else f"{times} of {'the other ' if told else ''}{left}"
             advice = _ADVICE.get(best.a, "") if best.family == "tracking" else ""
             told.append(
                 f"{best.family.replace('_', ' ')} of {best.culprit} at {many} "

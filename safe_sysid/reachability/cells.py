@@ -59,9 +59,7 @@ class TrackingSet:
         for name, value in zip(names, (e, r, k_r), strict=True):
             if not (np.all(value > 0.0) and np.all(np.isfinite(value))):
                 raise PlanError(f"gains.{name} = {value.tolist()}: expected positive numbers")
-        spread = (
-            np.sqrt(1.0 + np.log(k_r.max() / k_r.min()) / np.e * (1.0 + 1e-12)) if np.ptp(k_r) > 0.0 else 1.0
-        )
+        spread = np.sqrt(1.0 + np.log(k_r.max() / k_r.min()) / np.e * (1.0 + 1e-12)) if np.ptp(k_r) > 0.0 else 1.0
         return cls(np.maximum(r / k_r, e) * spread * _UP**2, r, k_r)
 
     def enlarged(self, position_error: ArrayLike, velocity_error: ArrayLike) -> TrackingSet:
@@ -132,9 +130,7 @@ def cells_between(trajectory: QuinticTrajectory, borders: FloatArray) -> TimeCel
     """
     count, n = len(borders), trajectory.n
     # By the left border: the middle of a cell one rounding wide may be either border.
-    segment = np.clip(
-        np.searchsorted(trajectory.times, borders[:, 0], side="right") - 1, 0, len(trajectory.times) - 2
-    )
+    segment = np.clip(np.searchsorted(trajectory.times, borders[:, 0], side="right") - 1, 0, len(trajectory.times) - 2)
     start, end = trajectory.times[segment], trajectory.times[segment + 1]
     inside = (start <= borders[:, 0]) & (borders[:, 0] < borders[:, 1]) & (borders[:, 1] <= end)
     if not np.all(inside):
@@ -162,11 +158,7 @@ def cells_between(trajectory: QuinticTrajectory, borders: FloatArray) -> TimeCel
             rho = rho + np.abs(bend) + factor[order + 2] * error[..., order + 2] * h * h
         for i in range(order + 3, 6):
             rho = rho + factor[i] * (np.abs(taylor[..., i]) + error[..., i]) * h ** (i - order)
-        rho = (
-            rho * _UP**4
-            + 8 * _EPS * (np.abs(centre) + np.abs(slope) + rho)
-            + knot_slack(trajectory, order)[segment]
-        )
+        rho = rho * _UP**4 + 8 * _EPS * (np.abs(centre) + np.abs(slope) + rho) + knot_slack(trajectory, order)[segment]
         forms[:, order] = np.stack([centre, slope, rho], axis=-1)
     return TimeCells(borders, forms)
 

@@ -117,11 +117,7 @@ def enclose_clearance(
 
 
 def verified_bounds(
-    model: RobotModel,
-    shapes: list[Body],
-    pairs: list[tuple[int, int]],
-    cells: TimeCells,
-    tracking: TrackingSet,
+    model: RobotModel, shapes: list[Body], pairs: list[tuple[int, int]], cells: TimeCells, tracking: TrackingSet
 ) -> FloatArray:
     """Lower bounds (M, P) of the distances of some pairs, m, over cells.
 
@@ -169,13 +165,7 @@ class _Work:
 
         def cull(part: slice) -> None:
             cull_kernel(
-                self._poses[0][part],
-                self._poses[1][part],
-                spheres,
-                self._frames,
-                self._pairs,
-                near,
-                self.bounds[part],
+                self._poses[0][part], self._poses[1][part], spheres, self._frames, self._pairs, near, self.bounds[part]
             )
 
         self._each(cells.count, cull)

@@ -55,11 +55,7 @@ def joint_between(kin: Kinematics, first: Body, second: Body) -> tuple[int, floa
         if by_first <= _MISS:
             a, low, cost = moved, low + 1, cost + 2.0 * by_first * _UP
         elif by_last <= _MISS:
-            b, high, cost = (
-                b @ kin.rotation[high].T + kin.translation[high],
-                high - 1,
-                cost + 2.0 * by_last * _UP,
-            )
+            b, high, cost = (b @ kin.rotation[high].T + kin.translation[high], high - 1, cost + 2.0 * by_last * _UP)
         else:
             break
     if low > high:
@@ -108,16 +104,12 @@ def settled_pairs(model: RobotModel, margin: float) -> frozenset[tuple[str, str]
     )
 
 
-def _over_a_turn(
-    model: RobotModel, shapes: list[Body], pairs: list[tuple[int, int]], joint: int
-) -> FloatArray:
+def _over_a_turn(model: RobotModel, shapes: list[Body], pairs: list[tuple[int, int]], joint: int) -> FloatArray:
     """Lower bounds (P,) while one joint makes a whole turn and all others are at zero; joint -1: at rest."""
     n = model.n
     tracking = TrackingSet(np.full(n, _STILL), np.full(n, _STILL), np.ones(n))
     knots = np.zeros((3, 3, n))
-    if (
-        joint >= 0
-    ):  # from a little before a whole turn to a little after it, at constant speed, and then to rest
+    if joint >= 0:  # from a little before a whole turn to a little after it, at constant speed, and then to rest
         speed = 2.0 * np.pi * (1.0 + 1e-6) / _TURN_S
         knots[:, 0, joint] = speed * _TURN_S * np.array([-0.5, 0.5, 1.0])
         knots[:2, 1, joint] = speed

@@ -157,11 +157,5 @@ def cull_kernel(
                 bounds[m, k] = bound
                 continue
             bounds[m, k] = _separation(
-                rotations[m, a, b],
-                origins[m, a, b],
-                centre_s,
-                centre_t,
-                radii * (1.0 + 2.0 * _EPS),
-                direction,
-                work,
+                rotations[m, a, b], origins[m, a, b], centre_s, centre_t, radii * (1.0 + 2.0 * _EPS), direction, work
             )

@@ -17,13 +17,7 @@ from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ParameterError
 from safe_sysid.reachability.cells import TimeCells, TrackingSet, affine_motion
 from safe_sysid.reachability.rotations import rotation_parts
-from safe_sysid.reachability.torque_kernel import (
-    EnclosedArm,
-    EnclosedLaw,
-    EnclosedMotion,
-    TorqueForms,
-    torque_kernel,
-)
+from safe_sysid.reachability.torque_kernel import EnclosedArm, EnclosedLaw, EnclosedMotion, TorqueForms, torque_kernel
 from safe_sysid.robot.model import Kinematics, Motors
 from safe_sysid.robot.parameters import ParameterBox
 
@@ -110,9 +104,7 @@ class TorqueTask:
             np.array(kin.translation),
             np.array(kin.axis),
             np.array(kin.gravity),
-            Motors(
-                np.array(motors.joint), np.array(motors.carrier), np.array(motors.gear), np.array(motors.axis)
-            ),
+            Motors(np.array(motors.joint), np.array(motors.carrier), np.array(motors.gear), np.array(motors.axis)),
         )
         self.motion = EnclosedMotion(
             _own_symbols(q, n),
@@ -135,9 +127,7 @@ class TorqueTask:
         motion = EnclosedMotion(*(x[part] for x in self.motion))
         torque_kernel(self.arm, motion, self.law, TorqueForms(*(x[part] for x in self.forms)))
 
-    @np.errstate(
-        invalid="ignore", over="ignore"
-    )  # what breaks down becomes NaN or inf, and certifies nothing
+    @np.errstate(invalid="ignore", over="ignore")  # what breaks down becomes NaN or inf, and certifies nothing
     def enclosure(self) -> TorqueEnclosure:
         """The result, once all cells are done."""
         n, (nominal_forms, spread_forms, ranges) = self.n, self.forms
@@ -174,9 +164,7 @@ def enclose_torque(
     Raises:
         ParameterError: sizes do not match, or an inertia bound is not positive.
     """
-    task = TorqueTask(
-        kin, box, cells, tracking, damping, inertia_lower, friction_transition, want_regressor, lead
-    )
+    task = TorqueTask(kin, box, cells, tracking, damping, inertia_lower, friction_transition, want_regressor, lead)
     task.run()
     return task.enclosure()
 

@@ -26,12 +26,7 @@ from safe_sysid.core.layout import COULOMB, OFFSET, PER_LINK, ROTOR, VISCOUS
 from safe_sysid.reachability.affine import add_scaled, put, reach
 from safe_sysid.reachability.entries import inner, norm_and_size
 from safe_sysid.reachability.magnitudes import add_magnitude, quadratic_bound
-from safe_sysid.reachability.rotations import (
-    to_ball,
-    vector_add_cross,
-    vector_add_scaled,
-    vector_project,
-)
+from safe_sysid.reachability.rotations import to_ball, vector_add_cross, vector_add_scaled, vector_project
 from safe_sysid.reachability.turns import apply_matrix, joint_matrix, small_turn
 from safe_sysid.robot.model import Motors
 
@@ -341,25 +336,9 @@ def torque_kernel(arm: EnclosedArm, motion: EnclosedMotion, law: EnclosedLaw, ou
                         total += s_total * totals[c, 1]
                     begin, end = (3 if c == 0 else 0), (6 if c < 4 else 3)
                     reaches[j, p] = inner(
-                        screws,
-                        j,
-                        column,
-                        c,
-                        begin,
-                        end,
-                        n,
-                        j + 1,
-                        link + 1,
-                        link + 1,
-                        private,
-                        total,
-                        entries,
-                        j,
-                        p,
+                        screws, j, column, c, begin, end, n, j + 1, link + 1, link + 1, private, total, entries, j, p
                     )
-                    lo, hi = add_magnitude(
-                        entries, j, p, reaches[j, p], link + 1, rad[p], timed, blocks, wide
-                    )
+                    lo, hi = add_magnitude(entries, j, p, reaches[j, p], link + 1, rad[p], timed, blocks, wide)
                     if want_regressor:
                         regressor[m, j, p, 0], regressor[m, j, p, 1] = lo, hi
             for motor in range(motors.joint.shape[0]):

@@ -67,11 +67,7 @@ _HYBRID = (
 
 
 def learned_html(
-    result: dict[str, Any],
-    time: FloatArray,
-    measured: FloatArray,
-    predicted: FloatArray,
-    energies: FloatArray,
+    result: dict[str, Any], time: FloatArray, measured: FloatArray, predicted: FloatArray, energies: FloatArray
 ) -> str:
     """The page.
 
@@ -85,13 +81,7 @@ def learned_html(
     names = list(result["joints"])
     figures = _torques(names, time, measured, predicted)
     friction = [
-        (
-            name,
-            *(
-                f"{j[key]:.3g} \N{PLUS-MINUS SIGN} {j[key + '_deviation']:.2g}"
-                for key in ("viscous", "coulomb")
-            ),
-        )
+        (name, *(f"{j[key]:.3g} \N{PLUS-MINUS SIGN} {j[key + '_deviation']:.2g}" for key in ("viscous", "coulomb")))
         for name, j in result["joints"].items()
         if "viscous" in j
     ]

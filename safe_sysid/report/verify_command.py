@@ -12,9 +12,7 @@ import yaml
 __all__ = ["plans_command"]
 
 
-def plans_command(
-    directory: Path, robot: str, scene: str, settings: Mapping[str, Any], *, lockstep: bool
-) -> str:
+def plans_command(directory: Path, robot: str, scene: str, settings: Mapping[str, Any], *, lockstep: bool) -> str:
     """How to certify the plans of a directory again.
 
     Args:

@@ -14,14 +14,7 @@ from safe_sysid.robot.parameters import (
     pseudo_inertia,
     transform_inertial,
 )
-from safe_sysid.robot.scenes.obstacles import (
-    Obstacle,
-    SceneBox,
-    SceneCapsule,
-    SceneMesh,
-    SceneSphere,
-    SceneZonotope,
-)
+from safe_sysid.robot.scenes.obstacles import Obstacle, SceneBox, SceneCapsule, SceneMesh, SceneSphere, SceneZonotope
 from safe_sysid.robot.scenes.scene import Scene, load_scene
 from safe_sysid.robot.shapes.geometry import PAYLOAD_BODY, build_bodies
 from safe_sysid.robot.shapes.pairs import unchecked

@@ -81,12 +81,8 @@ class JointSettings(Section):
     position: Annotated[
         tuple[float, float] | Literal["continuous"] | None, PlainValidator(_check_position), Kind("limits")
     ] = setting("position limits, or `continuous`; null: the URDF's", "rad or m", default=None)
-    velocity: float | None = setting(
-        "velocity limit; null: the URDF's", "rad/s or m/s", "(0, inf)", default=None
-    )
-    torque: float | None = setting(
-        "torque limit; null: the URDF's effort", "N m or N", "(0, inf)", default=None
-    )
+    velocity: float | None = setting("velocity limit; null: the URDF's", "rad/s or m/s", "(0, inf)", default=None)
+    torque: float | None = setting("torque limit; null: the URDF's effort", "N m or N", "(0, inf)", default=None)
     rotor_inertia: float = setting("inertia of the rotor, seen at the joint", "kg m^2 or kg", "[0, inf)")
     viscous: float = setting("viscous friction", "N m s/rad or N s/m", "[0, inf)")
     coulomb: float = setting("Coulomb friction", "N m or N", "[0, inf)")
@@ -98,13 +94,11 @@ class JointSettings(Section):
         "1 or rad/m",
         default=None,
     )
-    gear_ratio_range: Annotated[tuple[float, float] | None, PlainValidator(_check_ratios), Kind("range")] = (
-        setting(
-            "in place of gear_ratio: the two ratios that it lies between, of one sign, where it is not known; "
-            "identification takes it as an unknown, control and planning refuse it",
-            "1 or rad/m",
-            default=None,
-        )
+    gear_ratio_range: Annotated[tuple[float, float] | None, PlainValidator(_check_ratios), Kind("range")] = setting(
+        "in place of gear_ratio: the two ratios that it lies between, of one sign, where it is not known; "
+        "identification takes it as an unknown, control and planning refuse it",
+        "1 or rad/m",
+        default=None,
     )
     gear_sign: str = setting(
         "either: which way the rotor of gear_ratio_range turns is not known either",
@@ -137,14 +131,10 @@ class JointSettings(Section):
             )
         if self.gear_ratio is not None and self.gear_ratio_range is not None:
             raise problem(
-                "gear_ratio, or a range of it, not both",
-                below=("gear_ratio_range",),
-                value=self.gear_ratio_range,
+                "gear_ratio, or a range of it, not both", below=("gear_ratio_range",), value=self.gear_ratio_range
             )
         if self.gear_sign == "either" and self.gear_ratio_range is None:
-            raise problem(
-                "gear_ratio_range too: a gear_ratio has its sign", below=("gear_sign",), value=self.gear_sign
-            )
+            raise problem("gear_ratio_range too: a gear_ratio has its sign", below=("gear_sign",), value=self.gear_sign)
         for name in ("motor_link", "motor_axis"):
             value = getattr(self, name)
             if self.gear_ratio is None and self.gear_ratio_range is None and value is not None:
@@ -241,21 +231,19 @@ class PayloadSettings(Section):
         "[0, inf)",
         default=(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0),
     )
-    hand_joints: Annotated[
-        dict[str, tuple[float, float]] | None, PlainValidator(_check_travels), Kind("travels")
-    ] = setting(
-        "locked joints of the hand -> positions between which they move; bodies hold their links at all "
-        "of them; `{}`: its shapes hold it at every opening. Needed with `hand_opening`",
-        "rad or m",
-        default=None,
-    )
-    box: Annotated[EnvelopeSettings | Literal["envelope"] | None, PlainValidator(_check_box), Kind("box")] = (
+    hand_joints: Annotated[dict[str, tuple[float, float]] | None, PlainValidator(_check_travels), Kind("travels")] = (
         setting(
-            "a box in the payload's frame that holds the payload of this run; `envelope`: the envelope is one; "
-            "null: not known. Makes bounds tighter, and false if it is false",
-            "m",
+            "locked joints of the hand -> positions between which they move; bodies hold their links at all "
+            "of them; `{}`: its shapes hold it at every opening. Needed with `hand_opening`",
+            "rad or m",
             default=None,
         )
+    )
+    box: Annotated[EnvelopeSettings | Literal["envelope"] | None, PlainValidator(_check_box), Kind("box")] = setting(
+        "a box in the payload's frame that holds the payload of this run; `envelope`: the envelope is one; "
+        "null: not known. Makes bounds tighter, and false if it is false",
+        "m",
+        default=None,
     )
     density: Annotated[tuple[float, ...] | None, PlainValidator(_check_density), Kind("range")] = setting(
         "smallest and largest density of the payload anywhere; needs a box; null: not known. Makes "
@@ -271,9 +259,7 @@ class PayloadSettings(Section):
     def _ordered_and_possible(self) -> PayloadSettings:
         for i, (lower, upper) in enumerate(zip(self.prior_lower, self.prior_upper, strict=True)):
             if not lower <= upper:
-                raise problem(
-                    f"prior_lower[{i}] <= prior_upper[{i}] = {upper}", below=("prior_lower", i), value=lower
-                )
+                raise problem(f"prior_lower[{i}] <= prior_upper[{i}] = {upper}", below=("prior_lower", i), value=lower)
         if self.prior_lower[0] < 0.0:
             raise problem("a mass >= 0 kg", below=("prior_lower", 0), value=self.prior_lower[0])
         for i in (0, 4, 6, 9):
@@ -285,9 +271,7 @@ class PayloadSettings(Section):
                 )
         if self.density is not None and self.box is None:
             raise problem(
-                "payload.box too: without a box a density says nothing",
-                below=("density",),
-                value=self.density,
+                "payload.box too: without a box a density says nothing", below=("density",), value=self.density
             )
         return self
 
@@ -320,18 +304,11 @@ class MeasurementSettings(Section):
         "slow torque errors that do not average out", "N m or N", "[0, inf)", default=0.0
     )
     torque_delay_s: float = setting(
-        "the effort may belong to a time this far off the state, the same for a window",
-        "s",
-        "[0, inf)",
-        default=0.0,
+        "the effort may belong to a time this far off the state, the same for a window", "s", "[0, inf)", default=0.0
     )
-    torque_jitter_s: float = setting(
-        "and besides by this much from sample to sample", "s", "[0, inf)", default=0.0
-    )
+    torque_jitter_s: float = setting("and besides by this much from sample to sample", "s", "[0, inf)", default=0.0)
     gravity_angle: float = setting("gravity may be turned by this much", "rad", "[0, inf)", default=0.0)
-    gravity_relative: float = setting(
-        "and be stronger or weaker by this fraction", range="[0, inf)", default=0.0
-    )
+    gravity_relative: float = setting("and be stronger or weaker by this fraction", range="[0, inf)", default=0.0)
     effort: str = setting(
         "held: the torque in force since the last sample; sampled: an instant of a smooth torque, with "
         "its bound torque_rate",
@@ -339,10 +316,7 @@ class MeasurementSettings(Section):
         choices=("held", "sampled"),
     )
     torque_rate: PerJointNumbers | None = setting(
-        "bound on the rate of a sampled torque; needed then, meaningless else",
-        "N m/s or N/s",
-        "(0, inf)",
-        default=None,
+        "bound on the rate of a sampled torque; needed then, meaningless else", "N m/s or N/s", "(0, inf)", default=None
     )
     jerk: PerJointNumbers | None = setting(
         "bound on the jerk where effort is sampled: sharper; null: not known",
@@ -367,9 +341,7 @@ class MeasurementSettings(Section):
             value = getattr(self, name)
             if self.effort == "held" and value is not None:
                 raise problem(
-                    "none, as effort is `held`: a held torque jumps; or `effort: sampled`",
-                    below=(name,),
-                    value=value,
+                    "none, as effort is `held`: a held torque jumps; or `effort: sampled`", below=(name,), value=value
                 )
         for name in ("torque_delay_s", "torque_jitter_s"):
             if self.torque_source == "link" and self.effort == "held" and getattr(self, name) > 0.0:
@@ -418,8 +390,7 @@ class DriverSettings(Section):
     """What the real arm's driver does; needed in real time (docs/use/arms/)."""
 
     command_timeout_s: float | None = setting(
-        "without a command for so long the drives brake by themselves; null: not known, which real time "
-        "refuses",
+        "without a command for so long the drives brake by themselves; null: not known, which real time refuses",
         "s",
         "(0, inf)",
         default=None,
@@ -458,9 +429,7 @@ class Settings(Section):
         "`locked`; null: joints that are not locked are the arm's",
         default=None,
     )
-    tool_frame: Name = setting(
-        "tool flange, z out of the arm: a link that the last joint moves; goals are its poses"
-    )
+    tool_frame: Name = setting("tool flange, z out of the arm: a link that the last joint moves; goals are its poses")
     gravity: Vector3 = setting("gravity in the world frame", "m/s^2", default=(0.0, 0.0, -9.81))
     joints: dict[Name, JointSettings] = entries(
         "moving joints of the arm, base to tip, by the URDF's names", of="joint", min_length=1

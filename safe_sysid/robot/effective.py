@@ -65,8 +65,7 @@ class EffectiveValue:
             "description": parameter.description,
             "default": None if parameter.required else parameter.default,
             "required": parameter.required,
-            "allowed": list(parameter.choices)
-            or (str(parameter.range) if parameter.range is not None else None),
+            "allowed": list(parameter.choices) or (str(parameter.range) if parameter.range is not None else None),
         }
 
 
@@ -106,10 +105,7 @@ def effective_values(model: RobotModel, data: Mapping[str, Any]) -> list[Effecti
         parameter = KEYS.find(key)
         if parameter is None or parameter.type == "section":
             continue
-        value, source = (
-            plain(setting),
-            SettingOrigin.FILE if _given(data, key.split(".")) else SettingOrigin.DEFAULT,
-        )
+        value, source = (plain(setting), SettingOrigin.FILE if _given(data, key.split(".")) else SettingOrigin.DEFAULT)
         if value is None and key in limits:
             value, source = limits[key], SettingOrigin.URDF
         values.append(EffectiveValue(key, value, source, parameter, unit_of(parameter, key, model)))
@@ -138,9 +134,7 @@ def with_units(key: str, value: NDArray[np.float64], model: RobotModel) -> str:
     unit = "" if declared is None else unit_of(declared, key, model)
     turning, joined, sliding = unit.partition(" or ")
     if joined and value.shape == (model.n,):
-        return ", ".join(
-            f"{x} {sliding if s else turning}" for x, s in zip(numbers, model.sliding, strict=True)
-        )
+        return ", ".join(f"{x} {sliding if s else turning}" for x, s in zip(numbers, model.sliding, strict=True))
     return f"{', '.join(numbers)} {f'({unit})' if ',' in unit else unit}".rstrip()
 
 
@@ -185,9 +179,7 @@ def select(values: Sequence[EffectiveValue], keys: Sequence[str], file: str) -> 
             known = [name for v in values for name in (v.key, v.key.partition(".")[0])]
             close = difflib.get_close_matches(key, list(dict.fromkeys(known)), 3)
             expected = (
-                f"a key, as {', '.join(close)}"
-                if close
-                else "a key of a robot's file (docs/refer/parameters.md)"
+                f"a key, as {', '.join(close)}" if close else "a key of a robot's file (docs/refer/parameters.md)"
             )
             raise ConfigError(file, "--key", key, expected)
         wanted |= {v.key: v for v in found}

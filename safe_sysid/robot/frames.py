@@ -19,13 +19,7 @@ def unpacked(arm: PackedKinematics) -> Kinematics:
     """The arm of :attr:`Kinematics.packed`, in compiled code."""
     motors = arm[6]
     return Kinematics(
-        arm[0],
-        arm[1],
-        arm[2],
-        arm[3],
-        arm[4],
-        arm[5],
-        Motors(motors[0], motors[1], motors[2], motors[3]),
+        arm[0], arm[1], arm[2], arm[3], arm[4], arm[5], Motors(motors[0], motors[1], motors[2], motors[3])
     )
 
 
@@ -60,9 +54,7 @@ def joint_placement(
         for i in range(3):
             for k in range(3):
                 rotation[i, k] = fixed[i, k]
-            origin[i] = translation[i] + q * (
-                fixed[i, 0] * axis[0] + fixed[i, 1] * axis[1] + fixed[i, 2] * axis[2]
-            )
+            origin[i] = translation[i] + q * (fixed[i, 0] * axis[0] + fixed[i, 1] * axis[1] + fixed[i, 2] * axis[2])
     else:
         joint_rotation(fixed, axis, q, rotation)
         for i in range(3):

@@ -98,8 +98,7 @@ PARTS: Mapping[str, IdentityPart] = {
     # Shapes of links, hand and payload, and what may touch. Settings that say so are stated, too: verdicts name them.
     "bodies": IdentityPart(
         lambda model: {
-            body.name: {"joint": body.joint, "points": body.points, "radius": body.radius}
-            for body in model.bodies
+            body.name: {"joint": body.joint, "points": body.points, "radius": body.radius} for body in model.bodies
         }
     ),
     "allowed_pairs": IdentityPart(lambda model: sorted(sorted(pair) for pair in model.allowed_pairs)),
@@ -151,13 +150,7 @@ SCOPES: Mapping[str, Scope] = {
         {
             **_OF_BOUNDS,
             **dict.fromkeys(
-                (
-                    "payload.prior_lower",
-                    "payload.prior_upper",
-                    "payload.envelope",
-                    "payload.box",
-                    "payload.density",
-                ),
+                ("payload.prior_lower", "payload.prior_upper", "payload.envelope", "payload.box", "payload.density"),
                 _NO_PAYLOAD,
             ),
             "tare": "says which tares may be used and what of friction may have changed since, as declared then",
@@ -216,9 +209,7 @@ def scene_identity(scene: Scene) -> dict[str, Any]:
         scene: around the arm; its name, start and goal are not in it.
     """
     return {
-        "obstacles": {
-            o.name: _stated({"points": o.points, "radius": o.radius}, "", set()) for o in scene.obstacles
-        },
+        "obstacles": {o.name: _stated({"points": o.points, "radius": o.radius}, "", set()) for o in scene.obstacles},
         "allowed_pairs": sorted(sorted(pair) for pair in scene.allowed_pairs),
     }
 
@@ -243,9 +234,7 @@ def differences(stated: Any, ours: Any, path: str = "", same: float = 0.0) -> It
     """
     if isinstance(stated, dict) and isinstance(ours, dict):
         for key in [*ours, *(k for k in stated if k not in ours)]:
-            yield from differences(
-                stated.get(key), ours.get(key), f"{path}.{key}" if path else str(key), same
-            )
+            yield from differences(stated.get(key), ours.get(key), f"{path}.{key}" if path else str(key), same)
     elif isinstance(stated, list) and isinstance(ours, list) and len(stated) == len(ours):
         for k, (theirs, mine) in enumerate(zip(stated, ours, strict=True)):
             yield from differences(theirs, mine, f"{path}[{k}]", same)
@@ -264,10 +253,7 @@ def disagreements(stated: Any, ours: Mapping[str, Any], same: float) -> list[str
     if not isinstance(stated, dict):
         return [f"{type(stated).__name__}: expected an object"]
     theirs, mine = ({k: v for k, v in x.items() if k != _SHA} for x in (stated, ours))
-    lines = [
-        f"{path}: file {short(a, 80)}, here {short(b, 80)}"
-        for path, a, b in differences(theirs, mine, "", same)
-    ]
+    lines = [f"{path}: file {short(a, 80)}, here {short(b, 80)}" for path, a, b in differences(theirs, mine, "", same)]
     if not lines and stated.get(_SHA) != (own := digest(theirs)):
         lines.append(f"{_SHA}: file {short(stated.get(_SHA), 80)}, its content has {own}")
     return lines
@@ -329,10 +315,7 @@ def _box(box: ParameterBox) -> dict[str, Any]:
 def _arm(model: RobotModel) -> dict[str, Any]:
     """What the URDF says, as it is mounted and locked, by joint."""
     kin = model.kinematics
-    out: dict[str, Any] = {
-        "joint_names": list(model.joint_names),
-        "flange": [x.tolist() for x in model.flange],
-    }
+    out: dict[str, Any] = {"joint_names": list(model.joint_names), "flange": [x.tolist() for x in model.flange]}
     if model.payload_placement is not None:
         out["payload_frame"] = [x.tolist() for x in model.payload_placement]
     for j, name in enumerate(model.joint_names):
@@ -349,9 +332,7 @@ def _arm(model: RobotModel) -> dict[str, Any]:
         motor = {"carrier": model.joint_names[carrier], "gear": float(gear), "axis": axis.tolist()}
         out[f"joint {model.joint_names[joint]}"]["motor"] = motor
     unknowns = model.unknowns
-    for joint, carrier, axis in zip(
-        unknowns.motors.joint, unknowns.motors.carrier, unknowns.motors.axis, strict=True
-    ):
+    for joint, carrier, axis in zip(unknowns.motors.joint, unknowns.motors.carrier, unknowns.motors.axis, strict=True):
         motor = {"carrier": model.joint_names[carrier], "axis": axis.tolist()}
         out[f"joint {model.joint_names[joint]}"]["motor_of_unknown_ratio"] = motor
     if unknowns.count:

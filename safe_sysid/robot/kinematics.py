@@ -43,16 +43,12 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
 
 
 #: No rotor turns in a moving link, or none is declared to.
-NO_MOTORS = Motors(
-    *map(read_only, (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros((0, 3))))
-)
+NO_MOTORS = Motors(*map(read_only, (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros((0, 3)))))
 
 
 #: The fields of :class:`Motors` and :class:`Kinematics`, in their order.
 PackedMotors = tuple[NDArray[np.int64], NDArray[np.int64], FloatArray, FloatArray]
-PackedKinematics = tuple[
-    NDArray[np.int64], FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, PackedMotors
-]
+PackedKinematics = tuple[NDArray[np.int64], FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, PackedMotors]
 
 
 class Kinematics(NamedTuple):
@@ -79,12 +75,7 @@ class Kinematics(NamedTuple):
 
     @classmethod
     def chain(
-        cls,
-        rotation: FloatArray,
-        translation: FloatArray,
-        axis: FloatArray,
-        gravity: FloatArray,
-        travel: FloatArray,
+        cls, rotation: FloatArray, translation: FloatArray, axis: FloatArray, gravity: FloatArray, travel: FloatArray
     ) -> Kinematics:
         """Joints one after the other, without motors on moving links.
 

@@ -44,9 +44,7 @@ def load_robot(name_or_path: str | Path, **overrides: Any) -> RobotModel:
     """
     path = config_path(name_or_path, "config")
     settings = load_settings(path, overrides)
-    chain = read_urdf(
-        find_urdf(path, settings), settings.locked, str(path), settings.base_link, settings.tip_link
-    )
+    chain = read_urdf(find_urdf(path, settings), settings.locked, str(path), settings.base_link, settings.tip_link)
     return _build(str(path), settings, chain)
 
 
@@ -81,9 +79,7 @@ def _build(file: str, settings: Settings, chain: UrdfChain) -> RobotModel:
     model = _pinocchio_model(settings, chain)
     names = tuple(joint.name for joint in chain.joints)
     if tuple(model.names)[1:] != names or model.nv != n or model.nq != n:
-        raise ModelError(
-            f"{chain.file}: Pinocchio finds joints {list(model.names)[1:]}: expected {list(names)}"
-        )
+        raise ModelError(f"{chain.file}: Pinocchio finds joints {list(model.names)[1:]}: expected {list(names)}")
 
     joints = [settings.joints[name] for name in names]
     limits = _limits(file, chain, joints)
@@ -114,9 +110,7 @@ def _build(file: str, settings: Settings, chain: UrdfChain) -> RobotModel:
     )
 
 
-def _unknowns(
-    joints: list[JointSettings], motors: Motors, gears: FloatArray, prior: ParameterBox
-) -> Unknowns:
+def _unknowns(joints: list[JointSettings], motors: Motors, gears: FloatArray, prior: ParameterBox) -> Unknowns:
     """Zeros that are not known exactly, and the reactions of motors of which a range (U, 2) of 1 / ratio is known."""
     inertia = np.stack([prior.lower, prior.upper], axis=1)[prior.layout.rotor_inertia][motors.joint]
     corners = (inertia[:, :, None] * gears[:, None, :]).reshape(len(gears), 4)
@@ -124,9 +118,7 @@ def _unknowns(
     # Two operations on floats, each rounded: 1 / ratio, and the product.
     reaction = reaction + 4e-16 * np.abs(reaction) * np.array([-1.0, 1.0])
     return Unknowns(
-        np.array([joint.zero_error for joint in joints]),
-        motors._replace(gear=np.ones(len(gears))),
-        reaction,
+        np.array([joint.zero_error for joint in joints]), motors._replace(gear=np.ones(len(gears))), reaction
     )
 
 
@@ -173,9 +165,7 @@ def _check_names(file: str, settings: Settings, chain: UrdfChain) -> None:
             how = "locked" if name in settings.locked else "mimicking a locked joint"
             raise ConfigError(file, f"joints.{name}", how, "a joint of the arm, which moves by itself")
         if name not in names:
-            raise ConfigError(
-                file, f"joints.{name}", name, f"only moving joints of {chain.file}: {', '.join(names)}"
-            )
+            raise ConfigError(file, f"joints.{name}", name, f"only moving joints of {chain.file}: {', '.join(names)}")
     if settings.base_link is not None and settings.tip_link is None and settings.base_link != chain.root:
         expected = f"the root link of {chain.file}, {chain.root}; or any link, with a `tip_link`"
         raise ConfigError(file, "base_link", settings.base_link, expected)
@@ -214,9 +204,7 @@ def _limits(file: str, chain: UrdfChain, joints: list[JointSettings]) -> JointLi
     return JointLimits(np.array(lower), np.array(upper), np.array(velocity), np.array(torque))
 
 
-def _position_limits(
-    file: str, chain: UrdfChain, urdf: UrdfJoint, joint: JointSettings
-) -> tuple[float, float]:
+def _position_limits(file: str, chain: UrdfChain, urdf: UrdfJoint, joint: JointSettings) -> tuple[float, float]:
     sliding = urdf.kind == "prismatic"
     if sliding and joint.position == "continuous":
         expected = "[lower, upper] in m: a prismatic joint does not come round again"
@@ -241,9 +229,7 @@ def _check_home(file: str, settings: Settings, chain: UrdfChain, limits: JointLi
         low, high = limits.position_lower[j], limits.position_upper[j]
         if not low <= q <= high:
             name, unit = chain.joints[j].name, "m" if chain.joints[j].kind == "prismatic" else "rad"
-            raise ConfigError(
-                file, f"home[{j}]", q, f"a position of {name} within [{low:g}, {high:g}] {unit}"
-            )
+            raise ConfigError(file, f"home[{j}]", q, f"a position of {name} within [{low:g}, {high:g}] {unit}")
 
 
 def _travel(chain: UrdfChain, limits: JointLimits) -> FloatArray:
@@ -263,9 +249,7 @@ def _kinematics(model: pin.Model, settings: Settings, travel: FloatArray) -> Kin
     pin.computeJointJacobians(model, data, pin.neutral(model))
     axes = []
     for j in range(1, model.njoints):
-        jacobian = np.reshape(
-            pin.getJointJacobian(model, data, j, pin.LOCAL), (6, -1)
-        )  # flat if there is one joint
+        jacobian = np.reshape(pin.getJointJacobian(model, data, j, pin.LOCAL), (6, -1))  # flat if there is one joint
         along = slice(0, 3) if np.isfinite(travel[j - 1, 0]) else slice(3, 6)
         axis = jacobian[along, model.joints[j].idx_v]
         length = float(np.linalg.norm(axis))
@@ -305,9 +289,7 @@ def _motors(
         elif carrier == j - 1:
             axis = kin.rotation[j] @ kin.axis[j]
         else:
-            expected = (
-                f"a direction in the frame of {link}: joints between it and {urdf.name} turn the joint's own"
-            )
+            expected = f"a direction in the frame of {link}: joints between it and {urdf.name} turn the joint's own"
             raise ConfigError(file, f"joints.{urdf.name}.motor_axis", "missing", expected)
         found.append((j, carrier, gear[0], axis / np.linalg.norm(axis)))
         gears.append(gear)
@@ -357,10 +339,7 @@ def _arm_prior(theta: FloatArray, settings: Settings) -> ParameterBox:
     floor = uncertainty.floor
     link = [floor.mass, *(floor.first_moment,) * 3, *(floor.inertia,) * 6]
     floors = np.concatenate(
-        [
-            np.tile(link, layout.n),
-            *(per_joint(getattr(floor, term.key, 0.0), layout.n) for term in layout.terms),
-        ]
+        [np.tile(link, layout.n), *(per_joint(getattr(floor, term.key, 0.0), layout.n) for term in layout.terms)]
     )
     radius = _up(_up(uncertainty.relative * np.abs(theta)) + floors)
     lower, upper = -_up(radius - theta), _up(theta + radius)

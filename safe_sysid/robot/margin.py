@@ -52,9 +52,7 @@ class Margin:
         return cls(family, "none", "", math.inf, 0.0)
 
     @classmethod
-    def smallest(
-        cls, family: str, labels: Sequence[tuple[str, str]], values: FloatArray, times: FloatArray
-    ) -> Margin:
+    def smallest(cls, family: str, labels: Sequence[tuple[str, str]], values: FloatArray, times: FloatArray) -> Margin:
         """Of margins (N, c) at times (N,) of constraints named (a, b); NaN is smaller than any number."""
         if values.size == 0:
             return cls.unconstrained(family)
@@ -80,9 +78,7 @@ class Margin:
         """E.g. ``torque 1.3 N m (joint_6, 0.42 s)``; ``over``: what it is counted from, behind the family's name."""
         if self.value == math.inf:
             return f"{self.family} unconstrained"
-        return (
-            f"{self.family}{over} {at_least(self.value, 4)} {self.unit} ({self.culprit}, {self.time:.2f} s)"
-        )
+        return f"{self.family}{over} {at_least(self.value, 4)} {self.unit} ({self.culprit}, {self.time:.2f} s)"
 
     __str__ = text
 

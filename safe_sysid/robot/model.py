@@ -11,30 +11,14 @@ from numpy.typing import NDArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ConfigError, ModelError
 from safe_sysid.robot.config import per_joint
-from safe_sysid.robot.kinematics import (
-    NO_MOTORS,
-    Kinematics,
-    Motors,
-    PackedKinematics,
-    frozen_motors,
-    read_only,
-)
+from safe_sysid.robot.kinematics import NO_MOTORS, Kinematics, Motors, PackedKinematics, frozen_motors, read_only
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
 from safe_sysid.robot.unknowns import NO_UNKNOWNS, Unknowns
 
 if TYPE_CHECKING:
     from safe_sysid.robot.config import Settings
 
-__all__ = [
-    "NO_MOTORS",
-    "Body",
-    "JointLimits",
-    "Kinematics",
-    "Motors",
-    "PackedKinematics",
-    "RobotModel",
-    "read_only",
-]
+__all__ = ["NO_MOTORS", "Body", "JointLimits", "Kinematics", "Motors", "PackedKinematics", "RobotModel", "read_only"]
 
 FloatArray = NDArray[np.float64]
 MAX_JOINTS = 9
@@ -150,9 +134,7 @@ class RobotModel:
                 raise ModelError(f"joint {name}: axis {kinematics.axis[j].tolist()}: expected a unit vector")
             low, high = kinematics.travel[j]
             if not (low < high and np.isfinite(low) == np.isfinite(high)):
-                raise ModelError(
-                    f"joint {name}: travel [{low}, {high}] m: expected lower < upper, both finite or none"
-                )
+                raise ModelError(f"joint {name}: travel [{low}, {high}] m: expected lower < upper, both finite or none")
         object.__setattr__(self, "kinematics", kinematics)
         unknowns = self.unknowns if len(self.unknowns.zero) else Unknowns(np.zeros(n))
         frozen_array(unknowns.zero, (n,), "unknowns.zero")
@@ -267,10 +249,7 @@ class RobotModel:
         return tuple(
             name
             for j, name in enumerate(self.joint_names)
-            if j > 0
-            and prior[j] > 0.0
-            and joints[name].gear_ratio is None
-            and joints[name].gear_ratio_range is None
+            if j > 0 and prior[j] > 0.0 and joints[name].gear_ratio is None and joints[name].gear_ratio_range is None
         )
 
     @property
@@ -278,9 +257,7 @@ class RobotModel:
         """What every verdict on this arm rests on besides what it declares, in words."""
         off = [
             f"{name} within {zero!r} {unit}"
-            for name, zero, unit in zip(
-                self.joint_names, self.unknowns.zero.tolist(), self.position_units, strict=True
-            )
+            for name, zero, unit in zip(self.joint_names, self.unknowns.zero.tolist(), self.position_units, strict=True)
             if zero > 0.0
         ]
         zeros = f"joint zeros, but for constant offsets of {', '.join(off)}" if off else "joint zeros"
@@ -294,9 +271,7 @@ class RobotModel:
             )
         if self.undeclared_gears:
             joints = ", ".join(self.undeclared_gears)
-            told.append(
-                f"the rotors of {joints} do not turn in moving links: no gear_ratio is declared for them"
-            )
+            told.append(f"the rotors of {joints} do not turn in moving links: no gear_ratio is declared for them")
         return tuple(told)
 
     @property

@@ -33,9 +33,7 @@ __all__ = [
 FloatArray = NDArray[np.float64]
 
 
-def frozen_array(
-    values: ArrayLike, shape: tuple[int, ...] | None, what: str, finite: bool = True
-) -> FloatArray:
+def frozen_array(values: ArrayLike, shape: tuple[int, ...] | None, what: str, finite: bool = True) -> FloatArray:
     """Copy to a read-only float array of the given shape.
 
     Raises:
@@ -143,9 +141,7 @@ def log_cholesky(theta: ArrayLike) -> FloatArray:
         ) from error
     scale = u[3, 3]
     v = u / scale
-    return np.array(
-        [np.log(scale), *np.log(np.diag(v)[:3]), v[0, 1], v[1, 2], v[0, 2], v[0, 3], v[1, 3], v[2, 3]]
-    )
+    return np.array([np.log(scale), *np.log(np.diag(v)[:3]), v[0, 1], v[1, 2], v[0, 2], v[0, 3], v[1, 3], v[2, 3]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,9 +230,7 @@ class ParameterBox:
             ParameterError: ``other`` is not inside this box, or s not in [0, 1].
         """
         if not other.is_inside(self):
-            raise ParameterError(
-                f"box {other.identity}: expected a box of epoch {self.epoch} inside {self.identity}"
-            )
+            raise ParameterError(f"box {other.identity}: expected a box of epoch {self.epoch} inside {self.identity}")
         if not 0.0 <= s <= 1.0:
             raise ParameterError(f"blend factor s = {s!r}: expected 0 <= s <= 1")
         lower = np.clip((1.0 - s) * self.lower + s * other.lower, self.lower, other.lower)

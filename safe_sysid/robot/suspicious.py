@@ -75,9 +75,7 @@ def _hand(model: RobotModel, chain: UrdfChain) -> Iterator[str]:
     """Fingers that move, and a hand whose opening is said to change nothing."""
     if any(model.settings.payload.hand_opening):
         return
-    links = [
-        name for name, joint in chain.link_joint.items() if joint == model.n - 1 and FINGERS.search(name)
-    ]
+    links = [name for name, joint in chain.link_joint.items() if joint == model.n - 1 and FINGERS.search(name)]
     fingers = [*links, *(name for name in model.settings.locked if FINGERS.search(name))]
     if fingers:
         some = ", ".join(fingers[:3]) + (", ..." if len(fingers) > 3 else "")
@@ -92,10 +90,7 @@ def _limits(model: RobotModel, chain: UrdfChain) -> Iterator[str]:
     """Limits that allow more than the URDF does."""
     limits, more = model.limits, dict[str, list[str]]()
     for j, joint in enumerate(chain.joints):
-        compared = [
-            ("velocity", limits.velocity[j], joint.velocity),
-            ("torque", limits.torque[j], joint.effort),
-        ]
+        compared = [("velocity", limits.velocity[j], joint.velocity), ("torque", limits.torque[j], joint.effort)]
         if joint.kind != "continuous" and joint.lower is not None and joint.upper is not None:
             compared.append(("position", limits.position_upper[j], joint.upper))
             compared.append(("position", -limits.position_lower[j], -joint.lower))
@@ -115,11 +110,7 @@ def _perfect(model: RobotModel) -> Iterator[str]:
         yield "uncertainty is zero: the arm would have to be known exactly"
     if not np.any(per_joint(measurement.torque_abs, n)) and not np.any(per_joint(measurement.torque_rel, n)):
         yield "measurement.torque_abs and torque_rel are zero: no torque is measured exactly"
-    exact = [
-        key
-        for key in ("position_error", "velocity_error")
-        if not np.any(per_joint(getattr(measurement, key), n))
-    ]
+    exact = [key for key in ("position_error", "velocity_error") if not np.any(per_joint(getattr(measurement, key), n))]
     if exact:
         names = " and ".join(f"measurement.{key}" for key in exact)
         yield f"{names}: zero, as in simulation; a real encoder has at least its resolution"

@@ -3,14 +3,4 @@
 from safe_sysid.schema.parameter import REQUIRED, Parameter, Range
 from safe_sysid.schema.section import Keys, SchemaError, Section, entries, parameters, setting
 
-__all__ = [
-    "REQUIRED",
-    "Keys",
-    "Parameter",
-    "Range",
-    "SchemaError",
-    "Section",
-    "entries",
-    "parameters",
-    "setting",
-]
+__all__ = ["REQUIRED", "Keys", "Parameter", "Range", "SchemaError", "Section", "entries", "parameters", "setting"]

@@ -50,9 +50,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e300
 
 
-def numbers(
-    count: int | None = None, positive: bool = False, lowest: float | None = None
-) -> Callable[[Any], Any]:
+def numbers(count: int | None = None, positive: bool = False, lowest: float | None = None) -> Callable[[Any], Any]:
     """Validator of a list of ``count`` finite numbers; 0: of any length; None: of any length, or one number for all."""
     what = "a finite number" + (" > 0" if positive else "" if lowest is None else f" >= {lowest:g}")
     shape = f"a list of {count} numbers" if count else "a list with one number per joint"

@@ -25,13 +25,7 @@ def json_schema(keys: Keys, filled_in: Collection[str] = ()) -> dict[str, Any]:
     sections: dict[str, dict[str, Any]] = {"": top}
     for key in keys.values():
         above, _, name = key.path.rpartition(".")
-        kind = (
-            _mapping()
-            if key.type == "section"
-            else {"enum": list(key.choices)}
-            if key.choices
-            else _kind(key)
-        )
+        kind = _mapping() if key.type == "section" else {"enum": list(key.choices)} if key.choices else _kind(key)
         sections[key.path], section, value = kind, sections[above], _described(key, kind)
         if name.startswith("<"):
             section["additionalProperties"] = value

@@ -95,10 +95,7 @@ class Range:
         return above and below
 
     def __str__(self) -> str:
-        return (
-            f"{'[' if self.with_lower else '('}{self.lower:.10g}, {self.upper:.10g}"
-            f"{']' if self.with_upper else ')'}"
-        )
+        return f"{'[' if self.with_lower else '('}{self.lower:.10g}, {self.upper:.10g}{']' if self.with_upper else ')'}"
 
     @property
     def words(self) -> str:

@@ -87,13 +87,7 @@ def _table(declared: Iterable[Parameter], with_when: bool) -> Iterator[str]:
     yield f"| name | type | unit | default | allowed |{' changes |' if with_when else ''} meaning |"
     yield f"|---|---|---|---|---|{'---|' if with_when else ''}---|"
     for parameter in declared:
-        cells = [
-            f"`{parameter.path}`",
-            _type(parameter),
-            parameter.unit,
-            _default(parameter),
-            _allowed(parameter),
-        ]
+        cells = [f"`{parameter.path}`", _type(parameter), parameter.unit, _default(parameter), _allowed(parameter)]
         cells += [parameter.when] if with_when else []
         cells.append(parameter.description)
         yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
@@ -102,9 +96,7 @@ def _table(declared: Iterable[Parameter], with_when: bool) -> Iterator[str]:
 def _type(parameter: Parameter) -> str:
     if parameter.type == "section":
         return "section"
-    return {"per_joint": "per joint", "pose": "numbers", "floats": "numbers"}.get(
-        parameter.type, parameter.type
-    )
+    return {"per_joint": "per joint", "pose": "numbers", "floats": "numbers"}.get(parameter.type, parameter.type)
 
 
 def _default(parameter: Parameter) -> str:

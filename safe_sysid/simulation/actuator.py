@@ -22,12 +22,7 @@ class Actuator:
     """Torque that the joints get for a command; same generator, same errors."""
 
     def __init__(
-        self,
-        mode: str,
-        absolute: FloatArray,
-        relative: FloatArray,
-        hard_limit: FloatArray,
-        rng: np.random.Generator,
+        self, mode: str, absolute: FloatArray, relative: FloatArray, hard_limit: FloatArray, rng: np.random.Generator
     ) -> None:
         """Draw what stays the same over the run.
 
@@ -38,9 +33,7 @@ class Actuator:
             hard_limit: (n,) torque at which the drive saturates, N m.
         """
         if mode not in ACTUATOR_MODES:
-            raise ParameterError(
-                f"actuator error mode = {mode!r}: expected one of {', '.join(ACTUATOR_MODES)}"
-            )
+            raise ParameterError(f"actuator error mode = {mode!r}: expected one of {', '.join(ACTUATOR_MODES)}")
         n = hard_limit.size
         self.mode = mode
         self._absolute, self._relative, self._limit, self._rng = absolute, relative, hard_limit, rng

@@ -15,9 +15,7 @@ __all__ = ["DRAW_MODES", "draw_link", "draw_truth", "hand_box", "is_simulable"]
 FloatArray = NDArray[np.float64]
 
 DRAW_MODES = ("nominal", "uniform", "corner")
-_MARGIN = (
-    1e-6  # smallest second moment over the sum of the three: keeps MuJoCo's triangle test and RK4 comfortable
-)
+_MARGIN = 1e-6  # smallest second moment over the sum of the three: keeps MuJoCo's triangle test and RK4 comfortable
 _TRIES = 500
 _BISECTIONS = 40
 _PASSES = 3
@@ -98,9 +96,7 @@ def hand_box(model: RobotModel) -> tuple[FloatArray, FloatArray]:
     """
     nominal = model.theta_nominal[model.layout.payload]
     uncertainty = model.settings.uncertainty
-    floor = np.array(
-        [uncertainty.floor.mass] + 3 * [uncertainty.floor.first_moment] + 6 * [uncertainty.floor.inertia]
-    )
+    floor = np.array([uncertainty.floor.mass] + 3 * [uncertainty.floor.first_moment] + 6 * [uncertainty.floor.inertia])
     radius = uncertainty.relative * np.abs(nominal) + floor
     return nominal - radius, nominal + radius
 

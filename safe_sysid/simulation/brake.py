@@ -66,9 +66,7 @@ class QuickStop:
         brake = np.minimum(np.abs(self._qd_ref), self._deceleration * self._period)
         slower = self._qd_ref - np.sign(self._qd_ref) * brake
         self._q_ref += 0.5 * self._period * (self._qd_ref + slower)
-        np.clip(
-            self._q_ref, q - self._lag, q + self._lag, out=self._q_ref
-        )  # where torque saturates, stop later
+        np.clip(self._q_ref, q - self._lag, q + self._lag, out=self._q_ref)  # where torque saturates, stop later
         self._qd_ref = slower
         wanted = self._feed + self._stiffness * (self._q_ref - q) + self._damping * (self._qd_ref - qd)
         np.clip(wanted, self._torque - self._step, self._torque + self._step, out=wanted)

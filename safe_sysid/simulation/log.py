@@ -49,9 +49,7 @@ class TruthLog:
     def arrays(self) -> dict[str, NDArray]:
         """All rows so far, copied; read-only."""
         rows, n = self._rows.array(), self._n
-        columns: dict[str, NDArray] = {
-            name: rows[:, k * n : (k + 1) * n].copy() for k, name in enumerate(_VECTORS)
-        }
+        columns: dict[str, NDArray] = {name: rows[:, k * n : (k + 1) * n].copy() for k, name in enumerate(_VECTORS)}
         columns |= {name: rows[:, k - 3].astype(kind) for k, (name, kind) in enumerate(_SCALARS.items())}
         for column in columns.values():
             column.setflags(write=False)

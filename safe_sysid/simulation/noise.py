@@ -40,9 +40,7 @@ _SHRINK = 1.0 - 2.0**-49  # covers the roundings of a + b |tau| and of this prod
 
 
 @njit(cache=True)
-def perturb(
-    value: FloatArray, absolute: FloatArray, relative: FloatArray, unit: FloatArray, out: FloatArray
-) -> None:
+def perturb(value: FloatArray, absolute: FloatArray, relative: FloatArray, unit: FloatArray, out: FloatArray) -> None:
     """``out = value + unit (absolute + relative |value|)`` such that the bound holds exactly after rounding.
 
     Args:
@@ -158,9 +156,7 @@ class NoiseStream:
         if not bound.any():
             return self._zero
         signs = self._rng.choice([-1.0, 1.0], len(bound))
-        return np.asarray(
-            bound * (signs if noise.mode == "adversarial" else self._rng.uniform(-1.0, 1.0, len(bound)))
-        )
+        return np.asarray(bound * (signs if noise.mode == "adversarial" else self._rng.uniform(-1.0, 1.0, len(bound))))
 
     def measure(
         self, stamp: float, q: FloatArray, qd: FloatArray, torque: FloatArray

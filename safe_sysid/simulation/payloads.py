@@ -113,18 +113,14 @@ def hexagonal_dumbbell(pounds: float, grip: ArrayLike = _GRIP, name: str | None 
     """
     head_mass = _head_mass(pounds)
     width = (head_mass / _CAST_IRON / (0.5 * math.sqrt(3.0) * _HEXAGON_RATIO)) ** (1.0 / 3.0)
-    return _with_heads(
-        pounds, "hexagon", (width, _HEXAGON_RATIO * width), head_mass, grip, _Z_ACROSS_FLATS, name
-    )
+    return _with_heads(pounds, "hexagon", (width, _HEXAGON_RATIO * width), head_mass, grip, _Z_ACROSS_FLATS, name)
 
 
 def _head_mass(pounds: float) -> float:
     handle_mass = _handle_mass()
     head_mass = 0.5 * (pounds * POUND - handle_mass)
     if not head_mass > 0.0:
-        raise ParameterError(
-            f"dumbbell of {pounds!r} lb: expected more than its handle, {handle_mass / POUND:.3g} lb"
-        )
+        raise ParameterError(f"dumbbell of {pounds!r} lb: expected more than its handle, {handle_mass / POUND:.3g} lb")
     return head_mass
 
 
@@ -222,16 +218,12 @@ def _from_urdf(path: Path) -> Payload:
         text = rigid_body_text(path)
         model = pin.buildModelFromXML(text)
         geometry = pin.buildGeomFromUrdfString(model, text, pin.GeometryType.COLLISION)
-    except (
-        Exception
-    ) as error:  # ours says what is wrong; what Pinocchio raises differs from version to version
+    except Exception as error:  # ours says what is wrong; what Pinocchio raises differs from version to version
         text = " ".join(str(error).split())[:500]
         raise ParameterError(f"payload {path}: not a URDF that Pinocchio can read: {text}") from error
     body = model.inertias[0]
     if not body.mass > 0.0:
-        raise ParameterError(
-            f"payload {path}: total mass {body.mass!r} kg: expected an <inertial> with positive mass"
-        )
+        raise ParameterError(f"payload {path}: total mass {body.mass!r} kg: expected an <inertial> with positive mass")
     shapes = [_shape(path, item) for item in geometry.geometryObjects]
     return Payload(path.stem, np.array(body.toDynamicParameters()), tuple(shapes))
 
@@ -241,9 +233,7 @@ def _shape(path: Path, item: Any) -> Shape:
     solid, placement = item.geometry, item.placement
     kind = type(solid).__name__
     if kind == "Cylinder":
-        return Shape(
-            "cylinder", (solid.radius, 2.0 * solid.halfLength), placement.translation, placement.rotation
-        )
+        return Shape("cylinder", (solid.radius, 2.0 * solid.halfLength), placement.translation, placement.rotation)
     if kind == "Box":
         return Shape("box", tuple(2.0 * solid.halfSide), placement.translation, placement.rotation)
     if kind == "Sphere":

@@ -30,9 +30,7 @@ FloatArray = NDArray[np.float64]
 SMOOTH_RESIDUAL_BOUND = 1e-8
 #: Modes of a step, as logged.
 COMMANDED, HELD, BRAKING = 0, 1, 2
-_COULOMB_STIFFNESS = (
-    0.5  # largest h Fc / (v_s inertia) of one Runge-Kutta step; the method is stable below 2.7
-)
+_COULOMB_STIFFNESS = 0.5  # largest h Fc / (v_s inertia) of one Runge-Kutta step; the method is stable below 2.7
 _MAX_SUBSTEPS = 64
 _INERTIA_SAMPLES = 32
 _SATURATION = 1.7  # drives' hard limit over the limit that is guaranteed (Gen3: 100/56.7 and 50/29.4)
@@ -97,9 +95,7 @@ class Plant:
             raise ParameterError(f"plant torque_source = {torque_source!r}: expected motor or command")
         self._echo = torque_source == "command"
         self._limit = (
-            _SATURATION * model.limits.torque
-            if torque_limit is None
-            else _vector(torque_limit, n, "torque_limit")
+            _SATURATION * model.limits.torque if torque_limit is None else _vector(torque_limit, n, "torque_limit")
         )
         self.coulomb_velocity = self._friction_velocity(coulomb_velocity)
         if substeps < 1:
@@ -109,9 +105,7 @@ class Plant:
         self._start_time, self._step_count = float(start_time), 0
         self._build(np.zeros(n) if q0 is None else _vector(q0, n, "q0"), np.zeros(n))
         streams = np.random.SeedSequence(seed).spawn(2)
-        self._noise = (noise or NoiseModel("none")).stream(
-            model.kinematics, np.random.default_rng(streams[0])
-        )
+        self._noise = (noise or NoiseModel("none")).stream(model.kinematics, np.random.default_rng(streams[0]))
         a_u, b_u = error_bound(actuator_abs, "actuator_abs", n), error_bound(actuator_rel, "actuator_rel", n)
         self._actuator = Actuator(actuator_mode, a_u, b_u, self._limit, np.random.default_rng(streams[1]))
         braking_limit = (np.minimum(self._limit, model.limits.torque) - a_u) / (
@@ -134,12 +128,7 @@ class Plant:
         """Simulated world for the parameters, payload and scene of now, in a given state."""
         period = self.period
         world = build_world(
-            self.model,
-            self.theta_true,
-            self.payload,
-            self.scene,
-            self.coulomb_velocity,
-            period / self.substeps,
+            self.model, self.theta_true, self.payload, self.scene, self.coulomb_velocity, period / self.substeps
         )
         self._world = world
         self._mj, self._data = world.model, mujoco.MjData(world.model)
@@ -339,9 +328,7 @@ class Plant:
             return least
         q = np.random.default_rng(0).uniform(-np.pi, np.pi, (_INERTIA_SAMPLES, n))
         states = np.repeat(q, n, axis=0), np.tile(np.eye(n), (_INERTIA_SAMPLES, 1))
-        inertia = (dynamics_of(self.model.kinematics).momentum_regressor(*states) @ self.theta_true).reshape(
-            -1, n, n
-        )
+        inertia = (dynamics_of(self.model.kinematics).momentum_regressor(*states) @ self.theta_true).reshape(-1, n, n)
         root = np.sqrt(slope)
         rate = np.linalg.eigvalsh(root[:, None] * np.linalg.inv(inertia) * root)[:, -1].max()
         needed = int(np.ceil(rate * self.period / _COULOMB_STIFFNESS))
@@ -356,9 +343,7 @@ class Plant:
         """Inertia that each joint sees at the start position, nominal arm: what a manufacturer tunes with."""
         n = self.model.n
         q = np.tile(np.array(self._qpos), (n, 1))
-        columns = (
-            dynamics_of(self.model.kinematics).momentum_regressor(q, np.eye(n)) @ self.model.arm_prior.mid
-        )
+        columns = dynamics_of(self.model.kinematics).momentum_regressor(q, np.eye(n)) @ self.model.arm_prior.mid
         return np.maximum(np.diag(columns), 1e-3)
 
     def _holding_torque(self) -> FloatArray:

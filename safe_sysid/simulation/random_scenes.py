@@ -16,14 +16,7 @@ from safe_sysid.reachability.clearance import enclose_clearance
 from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.scenes.obstacles import (
-    Obstacle,
-    SceneBox,
-    SceneCapsule,
-    SceneMesh,
-    SceneSphere,
-    SceneZonotope,
-)
+from safe_sysid.robot.scenes.obstacles import Obstacle, SceneBox, SceneCapsule, SceneMesh, SceneSphere, SceneZonotope
 from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
@@ -74,9 +67,7 @@ def random_scene(
         if all(_clear(model, candidate, gains, q) for q in (start, goal)):
             found.append(candidate)
     if len(found) < count:
-        raise ModelError(
-            f"random scene: room for {len(found)} obstacles around {model.name}: expected {count}"
-        )
+        raise ModelError(f"random scene: room for {len(found)} obstacles around {model.name}: expected {count}")
     scene = Scene("random", tuple(found), frozenset(), start, goal)
     for q in (start, goal):
         reasons = start_check(model, box, scene, gains, q)
@@ -100,9 +91,7 @@ def random_obstacle(name: str, kind: str, xyz: FloatArray, rng: np.random.Genera
     return SceneZonotope(name, xyz, rng.normal(size=(int(rng.integers(1, 6)), 3)) * size / 6.0)
 
 
-def _holdable(
-    model: RobotModel, rng: np.random.Generator, box: ParameterBox, gains: ControllerGains
-) -> FloatArray:
+def _holdable(model: RobotModel, rng: np.random.Generator, box: ParameterBox, gains: ControllerGains) -> FloatArray:
     """A pose (n,) with nothing around that start_check has nothing against."""
     limits = model.limits
     room = 2.0 * gains.e_bound

@@ -103,12 +103,7 @@ def _lever_arms(model: mujoco.MjModel, parts: dict[int, _Part]) -> FloatArray:
 
 
 def build_world(
-    model: RobotModel,
-    theta: FloatArray,
-    payload: Payload,
-    scene: Scene,
-    coulomb_velocity: FloatArray,
-    timestep: float,
+    model: RobotModel, theta: FloatArray, payload: Payload, scene: Scene, coulomb_velocity: FloatArray, timestep: float
 ) -> World:
     """Build the simulated arm.
 
@@ -135,9 +130,7 @@ def build_world(
     option.integrator = mujoco.mjtIntegrator.mjINT_RK4
     option.timestep = timestep
     option.gravity = model.kinematics.gravity
-    option.disableflags |= (
-        mujoco.mjtDisableBit.mjDSBL_AUTORESET
-    )  # a state that blows up must be seen, not reset
+    option.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET  # a state that blows up must be seen, not reset
     option.ccd_tolerance, option.ccd_iterations = 1e-9, 200
     frames = _add_links(spec, model, theta)
     parts = [_add_body(spec, frames[body.joint + 1], body) for body in model.bodies if body.kind != "payload"]
@@ -155,18 +148,14 @@ def build_world(
         compiled = spec.compile()
     except ValueError as error:
         raise ModelError(f"robot {model.name}: MuJoCo refuses the model: {error}") from error
-    fc, fv, ia = (
-        theta[part] for part in (model.layout.coulomb, model.layout.viscous, model.layout.rotor_inertia)
-    )
+    fc, fv, ia = (theta[part] for part in (model.layout.coulomb, model.layout.viscous, model.layout.rotor_inertia))
     compiled.dof_damping[:], compiled.dof_armature[:] = fv, ia
     compiled.actuator_gainprm[:, 0] = 0.0
     compiled.actuator_biasprm[:, 2] = -fc / coulomb_velocity
     compiled.actuator_forcerange[:, 0], compiled.actuator_forcerange[:, 1] = -fc, fc
     ids = {part.name: compiled.geom(part.name).id for part in parts}
     world = World(
-        compiled,
-        {ids[part.name]: part for part in parts},
-        [(ids[one.name], ids[two.name]) for one, two in pairs],
+        compiled, {ids[part.name]: part for part in parts}, [(ids[one.name], ids[two.name]) for one, two in pairs]
     )
     _check_static(world, [(ids[one.name], ids[two.name]) for one, two in static])
     return world
@@ -179,13 +168,9 @@ def _add_links(spec: mujoco.MjSpec, model: RobotModel, theta: FloatArray) -> lis
     for j, name in enumerate(model.joint_names):
         link = theta[model.layout.link(j)]
         if not is_simulable(link):
-            raise ModelError(
-                f"link moved by {name}: parameters {link.tolist()}: expected those of a solid body"
-            )
+            raise ModelError(f"link moved by {name}: parameters {link.tolist()}: expected those of a solid body")
         mass, centre, inertia = com_and_inertia(link)
-        frame = frames[-1].add_body(
-            name=f"link:{name}", pos=kin.translation[j], quat=quaternion_wxyz(kin.rotation[j])
-        )
+        frame = frames[-1].add_body(name=f"link:{name}", pos=kin.translation[j], quat=quaternion_wxyz(kin.rotation[j]))
         frame.mass, frame.ipos, frame.explicitinertial = mass, centre, True
         i = inertia
         frame.fullinertia = (i[0, 0], i[1, 1], i[2, 2], i[0, 1], i[0, 2], i[1, 2])
@@ -206,18 +191,11 @@ def _add_body(spec: mujoco.MjSpec, frame: mujoco.MjsBody, body: Body, prefix: st
     if len(points) == 1:
         _add_geom(frame, name, type=_GEOM.mjGEOM_SPHERE, size=(body.radius, 0, 0), pos=points[0])
     elif len(points) == 2:
-        _add_geom(
-            frame, name, type=_GEOM.mjGEOM_CAPSULE, size=(body.radius, 0, 0), fromto=np.concatenate(points)
-        )
+        _add_geom(frame, name, type=_GEOM.mjGEOM_CAPSULE, size=(body.radius, 0, 0), fromto=np.concatenate(points))
     elif box is not None:
         centre, rotation, half = box
         _add_geom(
-            frame,
-            name,
-            type=_GEOM.mjGEOM_BOX,
-            size=half + body.radius,
-            pos=centre,
-            quat=quaternion_wxyz(rotation),
+            frame, name, type=_GEOM.mjGEOM_BOX, size=half + body.radius, pos=centre, quat=quaternion_wxyz(rotation)
         )
     else:
         mesh = spec.add_mesh(name=name)
@@ -274,9 +252,7 @@ def _inflated(points: FloatArray, radius: float) -> FloatArray:
     return vertices[ConvexHull(vertices).vertices]
 
 
-def _add_payload(
-    spec: mujoco.MjSpec, frame: mujoco.MjsBody, model: RobotModel, payload: Payload
-) -> list[_Part]:
+def _add_payload(spec: mujoco.MjSpec, frame: mujoco.MjsBody, model: RobotModel, payload: Payload) -> list[_Part]:
     """The payload's solids; one that is known by numbers alone may fill its whole envelope."""
     rotation, position = model.payload_frame
     if not payload.shapes and np.any(payload.theta):
@@ -297,10 +273,7 @@ def _add_payload(
             size = tuple(0.5 * s for s in shape.size)
         else:
             size = (shape.size[0], 0.0, 0.0)
-        pose = {
-            "pos": position + rotation @ shape.position,
-            "quat": quaternion_wxyz(rotation @ shape.rotation),
-        }
+        pose = {"pos": position + rotation @ shape.position, "quat": quaternion_wxyz(rotation @ shape.rotation)}
         _add_geom(frame, name, type=kind, size=size, **pose)
         parts.append(_Part(name, "payload", model.n - 1))
     return parts
@@ -351,6 +324,4 @@ def _check_static(world: World, pairs: list[tuple[int, int]]) -> None:
         distance = mujoco.mj_geomDistance(world.model, data, one, two, _FAR, None)
         if distance < 0.0:
             a, b = world.names(one, two)
-            raise ModelError(
-                f"{a} overlaps {b} of the scene by {-distance:.4f} m: expected clear or an allowed pair"
-            )
+            raise ModelError(f"{a} overlaps {b} of the scene by {-distance:.4f} m: expected clear or an allowed pair")

@@ -108,12 +108,7 @@ def _maximum(b: FloatArray, degree: int, stack: FloatArray) -> float:
 
 @njit(cache=True, nogil=True)
 def _ranges(
-    coefficients: FloatArray,
-    slack: FloatArray,
-    left: FloatArray,
-    width: FloatArray,
-    order: int,
-    out: FloatArray,
+    coefficients: FloatArray, slack: FloatArray, left: FloatArray, width: FloatArray, order: int, out: FloatArray
 ) -> None:
     """Fill ``out`` (M, n, 2) for one segment's coefficients (n, 6) on [left, left + width] (M,), its local time."""
     degree = 5 - order

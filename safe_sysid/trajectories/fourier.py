@@ -66,8 +66,7 @@ class FourierTrajectory:
         """
         start = frozen_array(self.start, None, "Fourier start")
         sine, cosine = (
-            frozen_array(x, None, f"Fourier {name}")
-            for x, name in ((self.sine, "sine"), (self.cosine, "cosine"))
+            frozen_array(x, None, f"Fourier {name}") for x, name in ((self.sine, "sine"), (self.cosine, "cosine"))
         )
         if start.ndim != 1 or sine.ndim != 2 or sine.shape != cosine.shape or len(sine) != len(start):
             raise PlanError(
@@ -213,9 +212,7 @@ class FourierFamily:
         """
         start = frozen_array(self.start, None, "Fourier start")
         if start.ndim != 1 or not (np.isfinite(self.period) and self.period > 0.0):
-            raise PlanError(
-                f"Fourier series: start {start.shape}, period {self.period!r} s: expected (n,), positive"
-            )
+            raise PlanError(f"Fourier series: start {start.shape}, period {self.period!r} s: expected (n,), positive")
         size = self.harmonics
         if not 2 <= size <= 100:
             raise PlanError(f"harmonics = {size!r}: expected 2 to 100")

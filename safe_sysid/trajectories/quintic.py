@@ -82,9 +82,7 @@ class QuinticTrajectory:
         if times.ndim != 1 or len(times) < 2 or knots.ndim != 3 or knots.shape[:2] != (len(times), 3):
             raise PlanError(f"knots {knots.shape} at times {times.shape}: expected (K, 3, n) at (K,), K >= 2")
         if times[0] != 0.0 or np.any(np.diff(times) < 1e-6):
-            raise PlanError(
-                f"trajectory times {times.tolist()}: expected 0 first, then increasing by 1e-6 s or more"
-            )
+            raise PlanError(f"trajectory times {times.tolist()}: expected 0 first, then increasing by 1e-6 s or more")
         if np.any(knots[-1, 1:] != 0.0):
             raise PlanError("last knot: expected velocity and acceleration zero, the arm must end at rest")
         coefficients = np.stack(

@@ -101,9 +101,7 @@ class AccessControl:
             if self.key is not None and not (len(shown) == 1 and _same(shown[0], self.key)):
                 return _refusal(403, "key: not that of this run; open the address that was printed last")
             crumb = () if self.key is None else (("Set-Cookie", self._crumb()),)
-            return AccessAnswer(
-                303, "", (*_ALWAYS, ("Location", "/"), *crumb)
-            )  # so that no key stays in the address
+            return AccessAnswer(303, "", (*_ALWAYS, ("Location", "/"), *crumb))  # so that no key stays in the address
         if not self._shows_key(headers):
             return _refusal(403, "key: open the address that was printed where the view was started")
         nonce = secrets.token_urlsafe(16)
@@ -117,13 +115,7 @@ class AccessControl:
         except ValueError:
             return False
         # The text goes into a header of the answer: nothing but a name and a port may stand in it.
-        if (
-            not name
-            or parts.netloc != host
-            or "@" in host
-            or not host.isascii()
-            or set(host) & set(" ;,'\"/\\?#")
-        ):
+        if not name or parts.netloc != host or "@" in host or not host.isascii() or set(host) & set(" ;,'\"/\\?#"):
             return False
         try:
             ipaddress.ip_address(name)

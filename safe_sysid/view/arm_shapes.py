@@ -93,9 +93,7 @@ def link_placements(chain: UrdfChain, model: RobotModel) -> dict[str, tuple[Floa
         model: for how the root stands in the world.
     """
     place = model.settings.mounting
-    text = chain.text_for_pinocchio(
-        tuple(chain.link_joint), None if place is None else (place.xyz, place.rpy)
-    )
+    text = chain.text_for_pinocchio(tuple(chain.link_joint), None if place is None else (place.xyz, place.rpy))
     found = pin.buildModelFromXML(text)
     frames = {link: found.frames[found.getFrameId(link, pin.FrameType.BODY)] for link in chain.link_joint}
     return {link: (frame.placement.rotation, frame.placement.translation) for link, frame in frames.items()}

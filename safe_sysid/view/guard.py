@@ -72,13 +72,8 @@ def open_server(
     """
     listening = _bind(host, port)
     port = listening.getsockname()[1]
-    gate = AccessControl(
-        port, secrets.token_urlsafe(16) if key else None, frozenset(name.lower() for name in names)
-    )
-    with (
-        _starting,
-        contextlib.redirect_stdout(io.StringIO()),
-    ):  # viser's own lines name an address without the key
+    gate = AccessControl(port, secrets.token_urlsafe(16) if key else None, frozenset(name.lower() for name in names))
+    with _starting, contextlib.redirect_stdout(io.StringIO()):  # viser's own lines name an address without the key
         with _gated(gate, listening) as engaged:
             server = viser.ViserServer(host=host, port=port, label=label or None, verbose=False)
         if not engaged:

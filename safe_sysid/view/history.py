@@ -52,9 +52,7 @@ class WidthHistory:
     def data(self) -> tuple[np.ndarray, ...]:
         """Times and one array per line; two points at least, so that there is something to draw axes for."""
         rows = (
-            self._points
-            if len(self._points) > 1
-            else [(0.0, *(100.0,) * len(_SHOWN)), (1.0, *(100.0,) * len(_SHOWN))]
+            self._points if len(self._points) > 1 else [(0.0, *(100.0,) * len(_SHOWN)), (1.0, *(100.0,) * len(_SHOWN))]
         )
         if len(self._points) == 1:
             rows = [self._points[0], (self._points[0][0] + 1e-3, *self._points[0][1:])]

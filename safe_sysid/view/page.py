@@ -88,12 +88,7 @@ class LivePage:
     """Draws into a viser server; not thread safe but for the buttons, which call ``call`` in threads of their own."""
 
     def __init__(
-        self,
-        server: viser.ViserServer,
-        model: RobotModel,
-        shapes: Sequence[LinkShape],
-        where: str,
-        call: Call | None,
+        self, server: viser.ViserServer, model: RobotModel, shapes: Sequence[LinkShape], where: str, call: Call | None
     ) -> None:
         """Build the page.
 
@@ -107,11 +102,7 @@ class LivePage:
         self.payload_mass: tuple[float, float] | None = None  # of the box in force, kg
         self._history = WidthHistory()
         server.gui.configure_theme(
-            control_width="large",
-            dark_mode=False,
-            show_logo=False,
-            show_share_button=False,
-            brand_color=(37, 99, 235),
+            control_width="large", dark_mode=False, show_logo=False, show_share_button=False, brand_color=(37, 99, 235)
         )
         server.gui.set_panel_label("safe_sysid")
         server.gui.main_panel.dock_right()

@@ -102,11 +102,7 @@ def _phase(snapshot: Snapshot) -> tuple[int, str, str]:
     if controller is None:
         return 3, "No controller is heard", escaped(snapshot.missing[0]) if snapshot.missing else ""
     if controller.age >= OLD:
-        return (
-            3,
-            "The controller is silent",
-            f"last heard {controller.age:.0f} s ago: {escaped(controller.text)}",
-        )
+        return (3, "The controller is silent", f"last heard {controller.age:.0f} s ago: {escaped(controller.text)}")
     state = controller.values.get("state", "")
     title = _STATES.get(state, state or controller.values.get("lifecycle", "") or controller.text)
     level = 2 if state == "fault" else controller.level
@@ -165,9 +161,7 @@ def intervals(snapshot: Snapshot) -> str:
             zoom += f'<u class="ss-true" style="left:{_percent(_within(float(known[i]), low, high))}"></u>'
         text = " .. ".join(interval_text(low, high, 3))
         told = share_at_most(width_share(low, high, float(prior[0][i]), float(prior[1][i])), 2)
-        rows.append(
-            _interval_row(name, bar, zoom, f"{text} {unit.replace('^2', '²')}", told, f"{low!r} {high!r}")
-        )
+        rows.append(_interval_row(name, bar, zoom, f"{text} {unit.replace('^2', '²')}", told, f"{low!r} {high!r}"))
     green = ", the green one the truth, which only the plant knew" if known is not None else ""
     rows.append(
         '<div class="ss-foot">Grey: what was known before, blue what is left of it, below magnified; the dark mark is '

@@ -72,9 +72,7 @@ class ArmScene:
     def _set_up(self, server: viser.ViserServer) -> None:
         """Light from above, a floor that shows shadows, the camera framed on what the arm can reach."""
         model, scene = self._model, self._scene
-        reach = float(
-            np.linalg.norm(model.kinematics.translation, axis=1).sum() + np.linalg.norm(model.flange[1])
-        )
+        reach = float(np.linalg.norm(model.kinematics.translation, axis=1).sum() + np.linalg.norm(model.flange[1]))
         self._reach = reach = max(reach, 0.3)
         scene.set_up_direction("+z")
         scene.set_background_image(_sky(), format="jpeg")
@@ -137,18 +135,11 @@ class ArmScene:
                 continue
             self._around.append(
                 self._scene.add_mesh_simple(
-                    self._name("around"),
-                    *mesh,
-                    color=_GLASS,
-                    opacity=0.16,
-                    side="back",
-                    **_GHOST,
+                    self._name("around"), *mesh, color=_GLASS, opacity=0.16, side="back", **_GHOST
                 )
             )
         if small:
-            self._around.append(
-                self._scene.add_mesh_simple(self._name("around"), *joined(small), color=_OBSTACLE)
-            )
+            self._around.append(self._scene.add_mesh_simple(self._name("around"), *joined(small), color=_OBSTACLE))
         if edges:
             lines = np.concatenate(edges)
             self._around.append(
@@ -167,9 +158,7 @@ class ArmScene:
         mesh = skin_of_boxes(centre - half, centre + half)
         # Its far side only: what is translucent hides what is translucent behind it, and the arm is inside.
         self._swept.append(
-            self._scene.add_mesh_simple(
-                self._name("swept"), *mesh, color=_SWEPT, opacity=0.3, side="back", **_GHOST
-            )
+            self._scene.add_mesh_simple(self._name("swept"), *mesh, color=_SWEPT, opacity=0.3, side="back", **_GHOST)
         )
 
     def way(self, solids: Sequence[Solid]) -> None:
@@ -189,9 +178,7 @@ class ArmScene:
             )
         )
         self._way.append(
-            self._scene.add_icosphere(
-                self._name("end"), 0.012, color=_WAY, position=points[-1], cast_shadow=False
-            )
+            self._scene.add_icosphere(self._name("end"), 0.012, color=_WAY, position=points[-1], cast_shadow=False)
         )
 
     # -- what it holds ------------------------------------------------------------------------------------------
@@ -207,9 +194,7 @@ class ArmScene:
             held.ellipsoid.position = centre
             held.ellipsoid.wxyz = quaternion_wxyz(rotation)
             held.ellipsoid.scale = tuple(float(x) for x in np.maximum(axes, _FLATTEST))
-            anchor = centre + np.array(
-                [0.0, 0.0, float(np.abs(rotation @ np.diag(axes)).sum(axis=1)[2]) + 0.02]
-            )
+            anchor = centre + np.array([0.0, 0.0, float(np.abs(rotation @ np.diag(axes)).sum(axis=1)[2]) + 0.02])
         bounded = shapes is not None and shapes.bounded
         held.centres.visible = held.edges.visible = bounded
         if shapes is not None and bounded:
@@ -253,9 +238,7 @@ class _Held:
             scene.add_line_segments(
                 f"{tool}/edges", unit, colors=_CENTRES, thickness=2.5, thickness_units="screen", visible=False
             ),
-            scene.add_label(
-                f"{tool}/label", "", anchor="center-center", font_screen_scale=1.1, visible=False
-            ),
+            scene.add_label(f"{tool}/label", "", anchor="center-center", font_screen_scale=1.1, visible=False),
         )
 
 
@@ -285,9 +268,7 @@ def _mesh(solid: Solid, around: int) -> Mesh:
         return vertices * solid.size, faces
     if solid.kind == "triangles":
         return unindexed(solid.points[: len(solid.points) // 3 * 3].reshape(-1, 3, 3))
-    if solid.kind == "line" and len(
-        solid.points
-    ):  # an obstacle of two corners; what has more is none of ours
+    if solid.kind == "line" and len(solid.points):  # an obstacle of two corners; what has more is none of ours
         return rounded_hull(solid.points[[0, -1]], 0.5 * float(solid.size[0]))
     return joined([])
 

@@ -37,15 +37,7 @@ class _Camera(msgspec.Struct, tag="ViewerCameraMessage", tag_field="type", forbi
     up_direction: _Three
 
     def sound(self) -> bool:
-        numbers = (
-            *self.wxyz,
-            *self.position,
-            self.fov,
-            self.near,
-            self.far,
-            *self.look_at,
-            *self.up_direction,
-        )
+        numbers = (*self.wxyz, *self.position, self.fov, self.near, self.far, *self.look_at, *self.up_direction)
         return all(map(math.isfinite, numbers))
 
 

@@ -65,9 +65,7 @@ def rounded_hull(points: FloatArray, radius: float) -> Mesh:
         length = float(np.linalg.norm(axis))
         if length < 1e-9:
             return placed(ball(radius), np.eye(3), points[0])
-        return placed(
-            capsule(radius, length), align_vectors([0.0, 0.0, 1.0], axis)[:3, :3], points.mean(axis=0)
-        )
+        return placed(capsule(radius, length), align_vectors([0.0, 0.0, 1.0], axis)[:3, :3], points.mean(axis=0))
     if radius <= 0.0:
         return unindexed(hull_triangles(points))
     corners, _ = ball(radius, 8)

@@ -17,14 +17,7 @@ from pathlib import Path
 from commands import clean_environment
 from creation import prepare
 from installation import install
-from machine import (
-    BROWSER,
-    DISK_NEEDED,
-    browser_wanted,
-    check_machine,
-    install_system_packages,
-    missing_libraries,
-)
+from machine import BROWSER, DISK_NEEDED, browser_wanted, check_machine, install_system_packages, missing_libraries
 from progress import Progress, SetupError
 from state import ROOT, environment_directory, is_ready, locked, read_stamp, write_stamp
 
@@ -40,12 +33,8 @@ def ensure(venv: Path, extras: tuple[str, ...]) -> None:
         return
     progress = Progress()
     fresh = read_stamp(venv).get("state") != "ready"
-    size = (
-        "about 300 MB to download, 1.4 GB on disk, 1 to 5 minutes" if fresh else "usually less than a minute"
-    )
-    progress.say(
-        f"{'setting up' if fresh else 'bringing up to date'} its environment in {venv}, once ({size})."
-    )
+    size = "about 300 MB to download, 1.4 GB on disk, 1 to 5 minutes" if fresh else "usually less than a minute"
+    progress.say(f"{'setting up' if fresh else 'bringing up to date'} its environment in {venv}, once ({size}).")
     check_machine()
     with locked(venv, progress):
         if is_ready(venv, extras):
@@ -59,9 +48,7 @@ def ensure(venv: Path, extras: tuple[str, ...]) -> None:
                 "  Choose another place:  SAFE_SYSID_VENV=/elsewhere/env ./safe-sysid ..."
             )
         if missing := missing_libraries():
-            install_system_packages(
-                missing, f"a system library is missing ({', '.join(missing)})", log, progress
-            )
+            install_system_packages(missing, f"a system library is missing ({', '.join(missing)})", log, progress)
         previous = read_stamp(venv)
         if previous.get("clone") == str(ROOT) and isinstance(previous.get("extras"), list):
             extras = tuple(sorted({*extras, *previous["extras"]}))  # type: ignore[misc]

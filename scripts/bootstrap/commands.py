@@ -73,12 +73,7 @@ def run(
     with log.open("a", encoding="utf-8") as sink:
         sink.write(f"$ {' '.join(command)}\n")
         process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            cwd=ROOT,
-            env=env,
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=ROOT, env=env
         )
         try:
             stage = [doing]

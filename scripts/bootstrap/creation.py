@@ -30,10 +30,7 @@ def create(venv: Path, log: Path, progress: Progress) -> None:
         env = {key: value for key, value in clean_environment(venv).items() if key != "VIRTUAL_ENV"}
         return run(command, "making the environment", log, progress, env)[0] == 0 and has_pip(venv)
 
-    made = (
-        importlib.util.find_spec("venv") is not None
-        and run(make, "making the environment", log, progress)[0] == 0
-    )
+    made = importlib.util.find_spec("venv") is not None and run(make, "making the environment", log, progress)[0] == 0
     if made:
         # Debian and Ubuntu ship venv, but keep ensurepip in a package of its own.
         if importlib.util.find_spec("ensurepip") and attempt([inside, "-Im", "ensurepip", "--default-pip"]):
@@ -47,9 +44,7 @@ def create(venv: Path, log: Path, progress: Progress) -> None:
         wheel.unlink()
         return
     install_system_packages([f"{python}-venv"], "this Python cannot make environments", log, progress)
-    status, lines = run(
-        [sys.executable, "-I", "-m", "venv", str(venv)], "making the environment", log, progress
-    )
+    status, lines = run([sys.executable, "-I", "-m", "venv", str(venv)], "making the environment", log, progress)
     if status != 0 or not has_pip(venv):
         raise SetupError(failure(f"{python} -m venv", status, lines, log))
 
@@ -74,13 +69,9 @@ def download_pip(venv: Path) -> Path | None:
             page = answer.read().decode("utf-8", "replace")
         found = []
         for tag in re.findall(r"<a\s[^>]*>", page):
-            link = re.search(
-                r'href="([^"#]*/(pip-(\d+(?:\.\d+)*)-py3-none-any\.whl))#sha256=([0-9a-f]{64})"', tag
-            )
+            link = re.search(r'href="([^"#]*/(pip-(\d+(?:\.\d+)*)-py3-none-any\.whl))#sha256=([0-9a-f]{64})"', tag)
             if link and "data-yanked" not in tag:
-                found.append(
-                    ([int(part) for part in link[3].split(".")], html.unescape(link[1]), link[2], link[4])
-                )
+                found.append(([int(part) for part in link[3].split(".")], html.unescape(link[1]), link[2], link[4]))
         if not found:
             return None
         _, address, name, checksum = max(found)

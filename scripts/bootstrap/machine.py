@@ -56,10 +56,6 @@ def install_system_packages(packages: list[str], why: str, log: Path, progress: 
     progress.say(f"{why}: {command}")
     env = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
     run([apt, "update", "-q"], "apt-get update", log, progress, env)  # lists of a fresh container are empty
-    status, lines = run(
-        [apt, "install", "-q", "-y", "--no-install-recommends", *packages], command, log, progress, env
-    )
+    status, lines = run([apt, "install", "-q", "-y", "--no-install-recommends", *packages], command, log, progress, env)
     if status != 0:
-        raise SetupError(
-            failure(command, status, lines, log, "Install it in another way, then run this again.")
-        )
+        raise SetupError(failure(command, status, lines, log, "Install it in another way, then run this again."))

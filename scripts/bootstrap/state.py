@@ -36,17 +36,9 @@ def inputs_hash() -> str:
 
 def python_of(venv: Path) -> str | None:
     """Version `3.11` of the environment's Python; None if there is none, or it does not run any more."""
-    command = [
-        str(venv / "bin" / "python"),
-        "-I",
-        "-S",
-        "-c",
-        "import sys; print('%d.%d' % sys.version_info[:2])",
-    ]
+    command = [str(venv / "bin" / "python"), "-I", "-S", "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
     try:
-        version = subprocess.run(
-            command, capture_output=True, text=True, timeout=60, check=True
-        ).stdout.strip()
+        version = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
     # After an upgrade of the system's Python the link still works, but its modules are looked for elsewhere.

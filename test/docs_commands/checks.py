@@ -80,9 +80,7 @@ def unknown_options(span: str) -> list[str]:
 def _of_scripts() -> frozenset[str]:
     """Options of the scripts in benchmarks."""
     files = (ROOT / "benchmarks").rglob("*.py")
-    return frozenset(
-        re.findall(r'"(--[a-z][\w-]*)"', "".join(file.read_text(encoding="utf-8") for file in files))
-    )
+    return frozenset(re.findall(r'"(--[a-z][\w-]*)"', "".join(file.read_text(encoding="utf-8") for file in files)))
 
 
 def _of_program(words: list[str], named: list[str]) -> list[str]:

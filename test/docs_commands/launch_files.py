@@ -21,9 +21,7 @@ class Declared:
 
     found: list[Declared] = []  # noqa: RUF012  what the file that is being loaded has declared
 
-    def __init__(
-        self, name: str, *, choices: list[str] | None = None, default_value: Any = None, **_: Any
-    ) -> None:
+    def __init__(self, name: str, *, choices: list[str] | None = None, default_value: Any = None, **_: Any) -> None:
         self.name, self.choices, self.default = name, choices, default_value
         Declared.found.append(self)
 
@@ -63,9 +61,7 @@ def _stand_in() -> Iterator[None]:
     finder: Any = _Finder
     sys.meta_path.insert(0, finder)
     for name in [
-        name
-        for name in sys.modules
-        if name.partition(".")[0] in ("launch", "launch_ros", "safe_sysid_launch")
+        name for name in sys.modules if name.partition(".")[0] in ("launch", "launch_ros", "safe_sysid_launch")
     ]:
         del sys.modules[name]
     try:

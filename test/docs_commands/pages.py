@@ -13,9 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 SHELL, SESSION = frozenset({"sh", "bash"}), "console"
 OTHER = frozenset({"text", "yaml", "xml", "json", "python", "ini", "toml", "html", "{eval-rst}"})
 #: First words of what would be a command if it stood in a shell block.
-PROGRAMS = (
-    "safe-sysid|./safe-sysid|ros2|python|python3|pip|colcon|rosdep|git|apt|apt-get|sudo|source|export|docker"
-)
+PROGRAMS = "safe-sysid|./safe-sysid|ros2|python|python3|pip|colcon|rosdep|git|apt|apt-get|sudo|source|export|docker"
 _FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,}|~{3,})(?P<language>[^\s`]*)(?P<rest>[^`]*)$")
 _SPAN = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.S)
 _PLACEHOLDER = re.compile(r"<([a-z][^<>\n]*)>")
@@ -193,9 +191,7 @@ def _simple(page: str, line: int, fence: int, text: str, shown: tuple[str, ...] 
     """The simple commands of one line: joined by `;`, `&&`, ended by `&`."""
     place = f"{page}:{line}"
     lexer = shlex.shlex(
-        _PLACEHOLDER.sub(lambda m: f"@{m[1].replace(' ', '_')}@", text),
-        posix=True,
-        punctuation_chars=";&|<>()",
+        _PLACEHOLDER.sub(lambda m: f"@{m[1].replace(' ', '_')}@", text), posix=True, punctuation_chars=";&|<>()"
     )
     lexer.whitespace_split, lexer.commenters = True, "#"
     parts: list[list[str]] = [[]]
@@ -226,10 +222,6 @@ def _simple(page: str, line: int, fence: int, text: str, shown: tuple[str, ...] 
             raise PageError(f"{place}: a substitution that no test runs: {text.strip()}")
         if words or variables:
             told = shown if len(parts) == 1 or not end else None
-            whole = shlex.join([*(f"{k}={v}" for k, v in variables), *words]) + (
-                f" > {target}" if target else ""
-            )
-            found.append(
-                Command(page, line, fence, whole, tuple(words), tuple(variables), end == "&", told, target)
-            )
+            whole = shlex.join([*(f"{k}={v}" for k, v in variables), *words]) + (f" > {target}" if target else "")
+            found.append(Command(page, line, fence, whole, tuple(words), tuple(variables), end == "&", told, target))
     return found

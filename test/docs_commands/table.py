@@ -28,38 +28,21 @@ class Elsewhere:
 
 #: In order; all that fit are applied.
 SHORTER = (
-    Shorter(
-        r"^\S*safe-sysid demo(?!.* --plans)(?!.* --help)", "", "--plans 1", "one trajectory instead of four"
-    ),
+    Shorter(r"^\S*safe-sysid demo(?!.* --plans)(?!.* --help)", "", "--plans 1", "one trajectory instead of four"),
     Shorter(r"^./safe-sysid demo --plans 1$", "", "--record", "one run for those with and without a bag"),
-    Shorter(
-        r"demo --robot my_arm.yaml --plans", "--plans", "--payload 4lb --plans", "one run with the tutorial's"
-    ),
+    Shorter(r"demo --robot my_arm.yaml --plans", "--plans", "--payload 4lb --plans", "one run with the tutorial's"),
     Shorter(r"config init(?!.* --payload-kg)", "", "--payload-kg 2", "one file with the tutorial's"),
     Shorter(r"campaign \w+ .*--trials \d+", r"--trials \d+", "--trials 2", "two trials instead of thousands"),
     Shorter(r"campaign reachability(?!.* --trial)", "", "--trials 2", "two trials instead of thousands"),
     Shorter(r"campaign (?!.* --jobs)(?!.* --trial \d)", "", "--jobs 1", "one core"),
     Shorter(r"experiment pso .*--table 3(?!.* --trials)", "", "--trials 1", "one repeat"),
-    Shorter(
-        r"experiment .*--table 3.*--methods ours,",
-        r"ours,wrong,grav-pid",
-        "wrong,grav-pid",
-        "nothing to learn",
-    ),
-    Shorter(
-        r"experiment .*--table 3.*--methods ours ", "ours", "wrong", "nothing to learn, nothing to search"
-    ),
-    Shorter(
-        r"experiment pso .*--table 3(?!.* --methods)", "", "--methods conservative", "one method of eleven"
-    ),
-    Shorter(
-        r"experiment pso .*--table 3(?!.* --experiments)", "", "--experiments a", "one work cell of three"
-    ),
+    Shorter(r"experiment .*--table 3.*--methods ours,", r"ours,wrong,grav-pid", "wrong,grav-pid", "nothing to learn"),
+    Shorter(r"experiment .*--table 3.*--methods ours ", "ours", "wrong", "nothing to learn, nothing to search"),
+    Shorter(r"experiment pso .*--table 3(?!.* --methods)", "", "--methods conservative", "one method of eleven"),
+    Shorter(r"experiment pso .*--table 3(?!.* --experiments)", "", "--experiments a", "one work cell of three"),
     Shorter(r"experiment pso .*--table 3(?!.* --payloads)", "", "--payloads 4lb", "one dumbbell of five"),
     Shorter(r"experiment .*--payloads 7lb,8lb", "7lb,8lb", "8lb", "one dumbbell of two"),
-    Shorter(
-        r"experiment pso .*--table 4(?!.* --trials)", "", "--trials 3", "three motions instead of a hundred"
-    ),
+    Shorter(r"experiment pso .*--table 4(?!.* --trials)", "", "--trials 3", "three motions instead of a hundred"),
     Shorter(r"experiment pso .*--table 5(?!.* --trials)", "", "--trials 1 --payloads 4lb", "one run of 25"),
     Shorter(r"experiment .*--table fig(5|11|12)", "", "--payloads 4lb", "one dumbbell of five"),
     Shorter(
@@ -163,9 +146,7 @@ ELSEWHERE = (
         "a session in real time on a busy machine: what it says depends on the load",
     ),
     Elsewhere(r"^git clone @", "", "the address is the reader's"),
-    Elsewhere(
-        r"^rosdep install ", "test_packaging.py::test_rosdep_knows_every_key", "needs apt and the network"
-    ),
+    Elsewhere(r"^rosdep install ", "test_packaging.py::test_rosdep_knows_every_key", "needs apt and the network"),
     Elsewhere(
         r"pip install --user -r \S*scripts/requirements.txt$",
         "test_packaging.py::test_what_rosdep_cannot_deliver_is_in_a_file_for_pip",

@@ -127,18 +127,14 @@ class Workspace:
     def note_runs(self) -> None:
         """Remember which run directories have come, in order."""
         found = [path for path in (self.folder / "runs").glob("*") if path.is_dir()]
-        new = sorted(
-            (path for path in found if path not in self._runs), key=lambda path: path.stat().st_mtime_ns
-        )
+        new = sorted((path for path in found if path not in self._runs), key=lambda path: path.stat().st_mtime_ns)
         self._runs += new
 
     def last_run(self, word: str) -> str:
         """The newest run directory of this page; of a kind, where the word names one: identify, plan, demo."""
         kind = next((kind for kind in ("identify", "plan-", "demo") if kind in word), "")
         fitting = [run for run in self._runs if kind.strip("-") in run.name]
-        same = re.sub(
-            r"^\d{8}-\d{6}-", "", word
-        )  # a plan's scene is part of the name, and of what verify asks for
+        same = re.sub(r"^\d{8}-\d{6}-", "", word)  # a plan's scene is part of the name, and of what verify asks for
         fitting = [run for run in fitting if run.name.endswith(f"-{same}")] or fitting
         if not fitting and kind == "identify":
             return str(self.identified().relative_to(self.folder))
@@ -176,11 +172,7 @@ class Workspace:
             done = self.shared.demo(arguments[1:], self.folder, self.variables)
         else:
             done = self.shared.execute(
-                [*PROGRAM, *arguments],
-                self.folder,
-                self.variables,
-                until,
-                shlex.join(["safe-sysid", *arguments]),
+                [*PROGRAM, *arguments], self.folder, self.variables, until, shlex.join(["safe-sysid", *arguments])
             )
         self.note_runs()
         return done
@@ -188,9 +180,7 @@ class Workspace:
     def made(self, *arguments: str) -> None:
         """Something that a command of the page takes for granted."""
         done = self.run_program(list(arguments))
-        assert done.status == 0, (
-            f"safe-sysid {shlex.join(arguments)}: status {done.status}\n{done.output[-3000:]}"
-        )
+        assert done.status == 0, f"safe-sysid {shlex.join(arguments)}: status {done.status}\n{done.output[-3000:]}"
 
     # -- what is given -----------------------------------------------------------------------------------------
 
@@ -239,17 +229,12 @@ def _own_run(space: Workspace, folder: Path, text: str) -> None:
         return
     if not (space.folder / "my_arm.yaml").exists():
         _own_arm(space, space.folder / "my_arm.yaml", "")
-    run, arguments = (
-        space.folder / "given" / "own",
-        ("--robot", "my_arm.yaml", "--payload", "4lb", "--plans", "1"),
-    )
+    run, arguments = (space.folder / "given" / "own", ("--robot", "my_arm.yaml", "--payload", "4lb", "--plans", "1"))
     if not run.exists():
         space.made("demo", *arguments, "--out", str(run))
     settings = re.findall(r"--set \S+", text)
     options = [word for setting in settings for word in setting.split()]
-    space.made(
-        "identify", str(run / "log.npz"), "--robot", "my_arm.yaml", *options, "--out", str(folder), "--quiet"
-    )
+    space.made("identify", str(run / "log.npz"), "--robot", "my_arm.yaml", *options, "--out", str(folder), "--quiet")
 
 
 def _bag(space: Workspace, folder: Path, _: str) -> None:

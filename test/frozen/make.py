@@ -32,9 +32,7 @@ SECONDS, PAYLOAD = 0.5, {"kinova_gen3": "8lb", "three_joint": "4lb", "sliding": 
 
 def main() -> None:
     """Write ``outcomes.json``, and ``inputs.npz`` if asked to."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--inputs", action="store_true", help="simulate logs and draw motions again")
     if parser.parse_args().inputs:
         np.savez_compressed(FOLDER / "inputs.npz", **_inputs())
@@ -63,19 +61,14 @@ def _logs(case: LogCase, rng: np.random.Generator) -> dict[str, np.ndarray]:
     hand = draw_link(rng, *hand_box(model), model.theta_nominal[last], "uniform")
     empty = truth.copy()
     empty[last], truth[last] = hand, theta_e_with_payload(model, hand, payload)
-    return {
-        f"log_{case.name}": _log(case, model, truth, rng),
-        f"log_{case.name}_empty": _log(case, model, empty, rng),
-    }
+    return {f"log_{case.name}": _log(case, model, truth, rng), f"log_{case.name}_empty": _log(case, model, empty, rng)}
 
 
 def _log(case: LogCase, model: RobotModel, truth: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """(N, 3 n) float32; errors are 0.9 of what is declared, so that rounding keeps them inside."""
     errors = MeasurementErrors.from_model(model)
     home, smooth = np.array(model.settings.home), errors.effort == "sampled"
-    plans = exciting_plans(
-        home, rng, n_plans=1, t_f=SECONDS, amplitude=0.25 if case.arm == "kinova_gen3" else 0.4
-    )
+    plans = exciting_plans(home, rng, n_plans=1, t_f=SECONDS, amplitude=0.25 if case.arm == "kinova_gen3" else 0.4)
     log = simulate(
         model.kinematics, truth, model.friction_transition_velocity, plans, rng=rng, chatter=0.0 if smooth else 0.3
     )  # fmt: skip
@@ -102,9 +95,7 @@ def _motions(name: str, rng: np.random.Generator) -> dict[str, np.ndarray]:
     moving = np.stack([home, rng.uniform(-0.2, 0.2, n), rng.uniform(-0.3, 0.3, n)])
     middle = np.stack([home + rng.uniform(-0.1, 0.1, n), rng.uniform(-0.1, 0.1, n), still])
     end = np.stack([home + rng.uniform(-0.2, 0.2, n), still, still])
-    knots = QuinticTrajectory(
-        np.array([0.0, 1.1, 2.7]), np.stack([np.stack([home, still, still]), middle, end])
-    )
+    knots = QuinticTrajectory(np.array([0.0, 1.1, 2.7]), np.stack([np.stack([home, still, still]), middle, end]))
     trajectories = {
         "gentle": to_rest(0.1),
         "far": to_rest(0.5),

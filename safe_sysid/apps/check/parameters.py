@@ -24,9 +24,7 @@ _EVERY_NODE = ("use_sim_time", "qos_overrides", "start_type_description_service"
 
 def is_parameter_file(data: Mapping[str, Any]) -> bool:
     """Whether a YAML file is one of ROS parameters."""
-    return any(
-        isinstance(body, Mapping) and (_SECTION in body or is_parameter_file(body)) for body in data.values()
-    )
+    return any(isinstance(body, Mapping) and (_SECTION in body or is_parameter_file(body)) for body in data.values())
 
 
 def check_parameters(data: Mapping[str, Any], say: Callable[[str], None]) -> list[str]:
@@ -72,9 +70,7 @@ def given_to_nodes(data: Mapping[str, Any], namespace: str = "") -> dict[str, di
     Args:
         namespace: of the nodes, without slashes around it.
     """
-    nodes = [
-        (name, dict(_flat("", body))) for name, body in _nodes("", data) if isinstance(body, Mapping) and body
-    ]
+    nodes = [(name, dict(_flat("", body))) for name, body in _nodes("", data) if isinstance(body, Mapping) and body]
     return _given(namespace, nodes)
 
 
@@ -121,9 +117,7 @@ def _judge_value(path: str, value: Any, kinds: list[str]) -> Iterator[str]:
     if value is None or value == {}:
         yield f"{path} = {value!r}: expected a value, for ROS has no null; none of a robot's setting is the text `null`"
         return
-    if isinstance(value, list) and (
-        len(set(map(type, value))) > 1 or any(isinstance(v, (list, dict)) for v in value)
-    ):
+    if isinstance(value, list) and (len(set(map(type, value))) > 1 or any(isinstance(v, (list, dict)) for v in value)):
         yield f"{path} = {value!r}: expected entries of one type, as [0.0, 1.0]: ROS has no other lists"
         return
     head = path.partition(".")[0]
@@ -165,7 +159,5 @@ def _judge_arm(given: Mapping[str, Any], say: Callable[[str], None]) -> list[str
     model = load_robot(str(given.get("robot", "kinova_gen3")), **overrides)
     scene = load_scene(str(given["scene"])) if given.get("scene") else Scene("nothing around")
     scene.check(model)
-    say(
-        f"robot {model.name} with {len(overrides)} other settings: {model.n} joints, {len(model.bodies)} bodies"
-    )
+    say(f"robot {model.name} with {len(overrides)} other settings: {model.n} joints, {len(model.bodies)} bodies")
     return judge(model, scene, say)

@@ -49,9 +49,7 @@ def judge(model: RobotModel, scene: Scene, say: Callable[[str], None]) -> list[s
     return reasons + _judge_goal(model, scene, gains, say)
 
 
-def _judge_goal(
-    model: RobotModel, scene: Scene, gains: ControllerGains, say: Callable[[str], None]
-) -> list[str]:
+def _judge_goal(model: RobotModel, scene: Scene, gains: ControllerGains, say: Callable[[str], None]) -> list[str]:
     if scene.goal is None:
         return []
     reasons = start_reasons(model, scene, gains, scene.goal)
@@ -80,9 +78,7 @@ def why_no_plans(model: RobotModel) -> str:
     )
 
 
-def start_reasons(
-    model: RobotModel, scene: Scene, gains: ControllerGains, start: NDArray[np.float64]
-) -> list[str]:
+def start_reasons(model: RobotModel, scene: Scene, gains: ControllerGains, start: NDArray[np.float64]) -> list[str]:
     """Why the arm may not take over and hold its start pose with any payload of the prior; empty if it may."""
     from safe_sysid.planning.certification.certificate import start_check
 

@@ -83,9 +83,7 @@ def judge_clearance(
         where = np.flatnonzero(bad)
         if where.size:
             worst = int(where[np.argmin(distance[where])])
-            promised = (
-                f", certified {at_least(promise[worst], places=4)} m" if np.isfinite(promise[worst]) else ""
-            )
+            promised = f", certified {at_least(promise[worst], places=4)} m" if np.isfinite(promise[worst]) else ""
             record.add(
                 "clearance",
                 where.size,

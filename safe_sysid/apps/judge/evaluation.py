@@ -57,9 +57,7 @@ class Evaluation:
         return self.violations.total == 0 and not self.gaps
 
 
-def evaluate(
-    logs: RunLogs, model: RobotModel, gains: ControllerGains, clearance: Oracle | None
-) -> Evaluation:
+def evaluate(logs: RunLogs, model: RobotModel, gains: ControllerGains, clearance: Oracle | None) -> Evaluation:
     """Judge a run.
 
     Args:
@@ -136,14 +134,7 @@ def _limits(record: JudgeRecord, plant: PlantLog, model: RobotModel) -> dict[str
     torque = np.maximum(np.abs(plant.commanded), np.abs(plant.applied))
     cases = (
         ("position", np.where(bounded, inside, 0.0), outside, plant.q, "rad", [low, high]),
-        (
-            "velocity",
-            np.abs(plant.qd) / limits.velocity,
-            np.abs(plant.qd) > limits.velocity,
-            plant.qd,
-            "rad/s",
-            None,
-        ),
+        ("velocity", np.abs(plant.qd) / limits.velocity, np.abs(plant.qd) > limits.velocity, plant.qd, "rad/s", None),
         ("torque", torque / limits.torque, torque > limits.torque, torque, "N m", None),
     )
     uses: dict[str, Use | None] = {}
@@ -156,9 +147,7 @@ def _limits(record: JudgeRecord, plant: PlantLog, model: RobotModel) -> dict[str
         if ticks.size:
             first = int(ticks[0])
             j = int(np.argmax(np.where(bad[first], share[first], -1.0)))
-            limit = (
-                getattr(limits, kind)[j] if borders is None else [float(borders[0][j]), float(borders[1][j])]
-            )
+            limit = getattr(limits, kind)[j] if borders is None else [float(borders[0][j]), float(borders[1][j])]
             record.add(
                 kind,
                 ticks.size,
@@ -172,17 +161,13 @@ def _contacts(record: JudgeRecord, plant: PlantLog) -> None:
     ticks = np.flatnonzero(plant.contacts > 0)
     if ticks.size:
         names = "; ".join(plant.contact_names) or "pair not recorded"
-        record.add(
-            "contact", ticks.size, f"{names}, first at {plant.time[ticks[0]]:.3f} s, {ticks.size} ticks"
-        )
+        record.add("contact", ticks.size, f"{names}, first at {plant.time[ticks[0]]:.3f} s, {ticks.size} ticks")
 
 
 # -- bounds ---------------------------------------------------------------------------------------------------------
 
 
-def _bounds(
-    record: JudgeRecord, theta: FloatArray, updates: tuple[UpdateEntry, ...], model: RobotModel
-) -> None:
+def _bounds(record: JudgeRecord, theta: FloatArray, updates: tuple[UpdateEntry, ...], model: RobotModel) -> None:
     """Every box holds the truth and lies in the one before it, the prior first."""
     prior, part = model.arm_prior, model.arm_prior.layout.payload
     truth = theta[part]
@@ -204,9 +189,7 @@ def _bounds(
             bad += 1
             i = int(np.argmin(holds)) if not np.all(holds) else int(np.argmin(nested))
             what = (
-                f"truth {float(truth[i])!r}"
-                if not holds[i]
-                else f"before [{float(lower[i])!r}, {float(upper[i])!r}]"
+                f"truth {float(truth[i])!r}" if not holds[i] else f"before [{float(lower[i])!r}, {float(upper[i])!r}]"
             )
             first = first or (
                 f"{name}: {PAYLOAD_NAMES[i]} in [{float(update.lower[i])!r}, {float(update.upper[i])!r}] "
@@ -215,8 +198,6 @@ def _bounds(
         lower, upper = update.lower, update.upper
     # Standing still breaks no limit either: a run that has taught nothing is no success.
     if updates and (nothing := why_taught_nothing(model, lower, upper)):
-        record.gaps.append(
-            f"identifier: {nothing}; the last of {len(updates)} updates was at {updates[-1].time:.1f} s"
-        )
+        record.gaps.append(f"identifier: {nothing}; the last of {len(updates)} updates was at {updates[-1].time:.1f} s")
     if bad:
         record.add("bounds", bad, first + (f"; {bad} updates in all" if bad > 1 else ""))

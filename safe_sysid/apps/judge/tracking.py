@@ -40,9 +40,7 @@ def judge_tracking(
     guaranteed = int(np.count_nonzero(controller.guaranteed))
     n = model.n
     if theirs.size == 0:
-        record.gaps.append(
-            "tracking: no tick of the controller's log, guarantee in force, is in the plant's log"
-        )
+        record.gaps.append("tracking: no tick of the controller's log, guarantee in force, is in the plant's log")
         return dict.fromkeys(("position", "velocity", "energy")), (
             np.zeros(0),
             np.zeros((0, n)),
@@ -50,17 +48,13 @@ def judge_tracking(
             np.zeros(0),
         )
     if theirs.size < guaranteed:
-        record.gaps.append(
-            f"tracking: {guaranteed - theirs.size} ticks of the controller are not in the plant's log"
-        )
+        record.gaps.append(f"tracking: {guaranteed - theirs.size} ticks of the controller are not in the plant's log")
     skipped = _skipped(plant, controller, ours)
     if skipped:
         record.gaps.append(skipped)
     faults = np.flatnonzero(controller.state == "fault")
     if faults.size:
-        record.gaps.append(
-            f"controller: fault at {controller.time[faults[0]]:.3f} s, no guarantee from then on"
-        )
+        record.gaps.append(f"controller: fault at {controller.time[faults[0]]:.3f} s, no guarantee from then on")
     q, qd = plant.q[ours], plant.qd[ours]
     e = model.shortest_way(controller.q_d[theirs] - q)
     de = controller.qd_d[theirs] - qd
@@ -70,10 +64,7 @@ def judge_tracking(
     # NaN must count as a violation: "not (<= 1)".
     bad = ~((position <= 1.0).all(axis=1) & (velocity <= 1.0).all(axis=1) & (share <= 1.0))
     result: dict[str, Tracking | None] = {}
-    cases = (
-        ("position", position, e, gains.e_bound, "rad"),
-        ("velocity", velocity, de, gains.de_bound, "rad/s"),
-    )
+    cases = (("position", position, e, gains.e_bound, "rad"), ("velocity", velocity, de, gains.de_bound, "rad/s"))
     for kind, shares, value, bound, unit in cases:
         k, j = divmod(int(np.argmax(np.nan_to_num(shares, nan=np.inf))), n)
         result[kind] = _worst(shares[k, j], model.joint_names[j], time[k], abs(value[k, j]), bound[j], unit)

@@ -24,11 +24,7 @@ def arm_problem(certificate: ArmCertificate, model: RobotModel) -> str | None:
     Args:
         model: trusted.
     """
-    layout, matrix, stated = (
-        model.layout,
-        certificate.arrays["combinations"],
-        certificate.header["parameters"],
-    )
+    layout, matrix, stated = (model.layout, certificate.arrays["combinations"], certificate.header["parameters"])
     names = combination_names(matrix, parameter_words(layout, model.joint_names))
     units = parameter_units(layout, model.kinematics.sliding)
     for i, (one, name) in enumerate(zip(stated, names, strict=True)):
@@ -43,9 +39,7 @@ def arm_problem(certificate: ArmCertificate, model: RobotModel) -> str | None:
         return None
     try:
         result: Any = parse_json(read_regular_text(path, MAX_JSON_BYTES))
-        published = [
-            {key: p[key] for key in ("name", "unit", "lower", "upper")} for p in result["parameters"]
-        ]
+        published = [{key: p[key] for key in ("name", "unit", "lower", "upper")} for p in result["parameters"]]
         proved = result["intervals"]["proved"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return "result.json: cannot be read: expected that of identify-arm"

@@ -78,8 +78,7 @@ def _assumed(model: RobotModel, verdicts: Sequence[ChainVerdict]) -> list[str]:
     payload, tare = model.settings.payload, model.settings.tare
     low, high = model.hand_prior
     lines = [
-        "one payload in one grasp throughout each epoch's log "
-        f"({', '.join(dict.fromkeys(v.log for v in verdicts))})",
+        f"one payload in one grasp throughout each epoch's log ({', '.join(dict.fromkeys(v.log for v in verdicts))})",
         "every parameter of the arm within the prior of the robot's file",
         *model.model_assumptions,
         f"mass of last link and empty hand in {bracketed(low[0], high[0], 4)} kg (and its other nine parameters)",

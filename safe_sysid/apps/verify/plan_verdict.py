@@ -22,11 +22,7 @@ def over(family: str, clearance_margin: float) -> str:
     Args:
         clearance_margin: distance that the certificate asked for, m.
     """
-    return (
-        f" over {declared_text(clearance_margin, 1000)} mm"
-        if family in ("clearance", "self_clearance")
-        else ""
-    )
+    return f" over {declared_text(clearance_margin, 1000)} mm" if family in ("clearance", "self_clearance") else ""
 
 
 def told_margin(margin: Margin, clearance_margin: float) -> str:
@@ -105,6 +101,5 @@ def print_verdict(
     where = f"in scene {scene.name if scene else '?'}, {file.timing if file else '?'}{moving}"
     word, ifs = ("CONDITIONAL", f", if {'; and if '.join(conditions)}") if conditions else ("PASS", "")
     console.print(
-        f"{word}: {what} {where}: every limit holds for every instant, tracking error and parameter{ifs}",
-        markup=False,
+        f"{word}: {what} {where}: every limit holds for every instant, tracking error and parameter{ifs}", markup=False
     )

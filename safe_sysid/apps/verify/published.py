@@ -158,12 +158,8 @@ def _result(path: Path, chain: CertificateChain) -> IdentificationResult:
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"]))
-        raise _DifferentError(
-            f"result.json: {field} = {short(first.get('input'), 80)}: {first['msg']}"
-        ) from None
-    for field, there, whole in differences(
-        content, result.model_dump(mode="json")
-    ):  # what has a default, too
+        raise _DifferentError(f"result.json: {field} = {short(first.get('input'), 80)}: {first['msg']}") from None
+    for field, there, whole in differences(content, result.model_dump(mode="json")):  # what has a default, too
         raise _DifferentError(f"result.json: {field} = {short(there, 80)}: expected {short(whole, 80)}")
     for field, found, expected in _claims(result, chain):
         _need("result.json", field, found, expected)
@@ -221,9 +217,7 @@ def _claims(result: IdentificationResult, chain: CertificateChain) -> Iterator[t
     tare = None if chain.tare_samples is None else f"{chain.tare_samples} samples of "
     yield "tare", None if result.tare is None else result.tare[: len(tare or "")], tare
     yield "declared", result.declared, declared_texts(model, tare is not None)
-    for k, (entry, name, unit) in enumerate(
-        zip(result.parameters, PAYLOAD_NAMES, PAYLOAD_UNITS, strict=True)
-    ):
+    for k, (entry, name, unit) in enumerate(zip(result.parameters, PAYLOAD_NAMES, PAYLOAD_UNITS, strict=True)):
         where = f"parameters[{k}]"
         yield f"{where}.name", entry.name, name
         yield f"{where}.unit", entry.unit, unit
@@ -253,11 +247,7 @@ def _updates(result: IdentificationResult, chain: CertificateChain) -> Iterator[
             yield f"{where}.time_s", update.time_s, float(past[-1]) if past.size else 0.0
             done, nominal = done + 1, update.nominal
         else:
-            yield (
-                f"{where}.status in NO_DATA, SOLVER_FAILED",
-                update.status in ("NO_DATA", "SOLVER_FAILED"),
-                True,
-            )
+            yield (f"{where}.status in NO_DATA, SOLVER_FAILED", update.status in ("NO_DATA", "SOLVER_FAILED"), True)
             yield f"{where}.time_s is a stamp", bool(np.any(stamps == update.time_s)), True
         yield f"{where}.lower", update.lower, lower
         yield f"{where}.upper", update.upper, upper
@@ -337,6 +327,4 @@ def _log(chain: CertificateChain) -> None:
     model = chain.model
     for finding in check_log(chain.log, model, MeasurementErrors.from_model(model)):
         if finding.level == "error":
-            raise _DifferentError(
-                f"log.npz: {finding.text}; only --force goes on with it, and guarantees nothing"
-            )
+            raise _DifferentError(f"log.npz: {finding.text}; only --force goes on with it, and guarantees nothing")

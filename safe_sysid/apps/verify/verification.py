@@ -20,11 +20,7 @@ from safe_sysid.apps.verify.bounds_verdict import print_bounds_verdict
 from safe_sysid.apps.verify.plan_verdict import print_verdict
 from safe_sysid.apps.verify.published import CertificateChain, published_problem, refuted
 from safe_sysid.identification.certificates.arm_check import check_arm_certificate
-from safe_sysid.identification.certificates.arm_file import (
-    ARM_SCHEMA,
-    ArmCertificate,
-    read_arm_certificate,
-)
+from safe_sysid.identification.certificates.arm_file import ARM_SCHEMA, ArmCertificate, read_arm_certificate
 from safe_sysid.identification.certificates.chain import ChainChecker, ChainVerdict
 from safe_sysid.identification.certificates.file import (
     BoundsCertificate,
@@ -135,9 +131,7 @@ class Verification:
         columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
         with Progress(*columns, console=Console(stderr=True), transient=True, disable=self.quiet) as bar:
             task = bar.add_task("rebuilding rows", total=1.0)
-            verdict = check_arm_certificate(
-                certificate, model, book, lambda share: bar.update(task, completed=share)
-            )
+            verdict = check_arm_certificate(certificate, model, book, lambda share: bar.update(task, completed=share))
         wrong = arm_problem(certificate, model) if verdict.reason is None else None
         print_arm_verdict(self.console, model, certificate, verdict, wrong)
         return Answer.PASS if verdict.reason is None and wrong is None else Answer.FAIL
@@ -213,9 +207,7 @@ class Verification:
     def _trusted(self, robot: str | RobotModel) -> RobotModel:
         return robot if isinstance(robot, RobotModel) else load_robot(robot, **self.settings)
 
-    def _logs_beside(
-        self, paths: Sequence[Path]
-    ) -> tuple[list[tuple[NamedLog, Log]], list[tuple[NamedLog, Log]]]:
+    def _logs_beside(self, paths: Sequence[Path]) -> tuple[list[tuple[NamedLog, Log]], list[tuple[NamedLog, Log]]]:
         """Logs of runs and of tares: named, or beside the certificates, where other files may lie as well.
 
         Which log is of the empty hand is the user's word, or the name ``tare_log.npz``; never a certificate's.
@@ -253,11 +245,7 @@ class Verification:
         return self._plans
 
     def _check_plans(
-        self,
-        paths: Sequence[Path],
-        named: Path,
-        proved: Mapping[str, Proved],
-        elsewhere: Mapping[str, Proved],
+        self, paths: Sequence[Path], named: Path, proved: Mapping[str, Proved], elsewhere: Mapping[str, Proved]
     ) -> Answer:
         checker, stderr = self._checker(paths), Console(stderr=True)
         reports: list[PlanReport] = []
@@ -314,9 +302,7 @@ def _collect(path: Path) -> list[tuple[str, list[Path]]]:
     if not path.is_file():
         raise CertificateError(f"{path}: no such file: {expected}")
     schema = _schema(path)
-    if schema is not None and schema.startswith(
-        "safe_sysid/plan/"
-    ):  # reading it says what is wrong with another one
+    if schema is not None and schema.startswith("safe_sysid/plan/"):  # reading it says what is wrong with another one
         return [(_PLAN, [path])]
     header, _ = read_header(path)
     if schema not in _NAMED:

@@ -22,20 +22,13 @@ out), 1 some raised an error, 2 wrong arguments, 130 interrupted."""
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("--table", choices=("1", "2", "3", "4"), help="which table")
-    parser.add_argument(
-        "--figure", choices=("3", "4", "5"), help="draw it, too: 3 of table 1, 4 of 2, 5 of 3 and 4"
-    )
+    parser.add_argument("--figure", choices=("3", "4", "5"), help="draw it, too: 3 of table 1, 4 of 2, 5 of 3 and 4")
     parser.add_argument("--seeds", type=at_least(1), default=10, metavar="K", help="true arms (default: 10)")
     parser.add_argument("--seed", type=at_least(0), default=0, metavar="S", help="the first (default: 0)")
     parser.add_argument(
-        "--limbs",
-        default="leg,four_joint_arm",
-        metavar="a,b",
-        help="also palletiser, four_bar (default: %(default)s)",
+        "--limbs", default="leg,four_joint_arm", metavar="a,b", help="also palletiser, four_bar (default: %(default)s)"
     )
-    add_results(
-        parser, "rows", "results as they come, and pictures (default: experiment_constrained_<table>)"
-    )
+    add_results(parser, "rows", "results as they come, and pictures (default: experiment_constrained_<table>)")
 
 
 def run(options: argparse.Namespace) -> int:

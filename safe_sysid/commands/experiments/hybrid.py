@@ -32,9 +32,7 @@ arguments, 130 interrupted."""
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("--table", choices=tuple(_TABLES), help="which table")
-    parser.add_argument(
-        "--figure", choices=tuple(_TABLE_OF_FIGURE), help="draw it, too: 3 of joints, 4 of table 3"
-    )
+    parser.add_argument("--figure", choices=tuple(_TABLE_OF_FIGURE), help="draw it, too: 3 of joints, 4 of table 3")
     parser.add_argument("--make-data", action="store_true", help="make the data, and nothing else")
     parser.add_argument(
         "--data", default="small", metavar="SIZE",
@@ -44,30 +42,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--effects", type=float, default=1.0, metavar="S", help="scale of what rigid models miss (default: 1)"
     )
     parser.add_argument("--models", type=Path, nargs="+", default=[], metavar="FILE", help="learned models")
+    parser.add_argument("--seed", type=at_least(0), default=0, metavar="S", help="of the set-points (default: 0)")
     parser.add_argument(
-        "--seed", type=at_least(0), default=0, metavar="S", help="of the set-points (default: 0)"
+        "--motions", type=at_least(1), default=5, metavar="N", help="set-point motions (default: 5, as the paper)"
     )
     parser.add_argument(
-        "--motions",
-        type=at_least(1),
-        default=5,
-        metavar="N",
-        help="set-point motions (default: 5, as the paper)",
-    )
-    parser.add_argument(
-        "--seeds",
-        type=at_least(1),
-        default=3,
-        metavar="K",
-        help="trainings of a model of tables 1, 2 (default: 3)",
+        "--seeds", type=at_least(1), default=3, metavar="K", help="trainings of a model of tables 1, 2 (default: 3)"
     )
     parser.add_argument("--minutes", type=non_negative, metavar="M", help="a training ends after this time")
     parser.add_argument(
         "--as-paper", action="store_true", help="networks of tables 1, 2 see positions and step at every tick"
     )
-    add_results(
-        parser, "rows", "data, models, results as they come, and pictures (default: experiment_hybrid)"
-    )
+    add_results(parser, "rows", "data, models, results as they come, and pictures (default: experiment_hybrid)")
 
 
 def run(options: argparse.Namespace) -> int:

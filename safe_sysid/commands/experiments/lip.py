@@ -36,24 +36,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--table", choices=("2", "3"), help="which table")
     what.add_argument("--figure", choices=tuple(_KINDS), help="which figure")
-    parser.add_argument(
-        "--setting", choices=("code", "script", "text"), default="code", help="(default: code)"
-    )
+    parser.add_argument("--setting", choices=("code", "script", "text"), default="code", help="(default: code)")
     parser.add_argument("--joints", type=int, choices=range(1, 8), metavar="N", help="only so many")
     parser.add_argument("--methods", metavar="A,B", help="only these")
-    parser.add_argument(
-        "--seeds", type=at_least(1), default=1, metavar="K", help="(default: 1; the paper: 50)"
-    )
+    parser.add_argument("--seeds", type=at_least(1), default=1, metavar="K", help="(default: 1; the paper: 50)")
     parser.add_argument("--seed", type=at_least(0), default=0, metavar="S", help="the first (default: 0)")
+    parser.add_argument("--epochs", type=at_least(1), default=1001, metavar="E", help="of training (default: 1001)")
     parser.add_argument(
-        "--epochs", type=at_least(1), default=1001, metavar="E", help="of training (default: 1001)"
-    )
-    parser.add_argument(
-        "--rate",
-        type=non_negative,
-        default=0.01,
-        metavar="R",
-        help="step of Adam (default: 0.01, the paper's)",
+        "--rate", type=non_negative, default=0.01, metavar="R", help="step of Adam (default: 0.01, the paper's)"
     )
     parser.add_argument("--batch", type=at_least(2), default=100, metavar="B", help="(default: 100)")
     parser.add_argument(
@@ -75,9 +65,7 @@ def _options(options: argparse.Namespace, figure: str) -> dict[str, Any]:
 
     kind = _KINDS[figure]
     joints = {"1": [3, 4, 5, 6, 7]}.get(figure, [7] if figure in "4569" else [6])
-    known = {"tracking": TRACKED, "measured": MEASURED[joints[0]] if kind == "measured" else ()}.get(
-        kind, METHODS
-    )
+    known = {"tracking": TRACKED, "measured": MEASURED[joints[0]] if kind == "measured" else ()}.get(kind, METHODS)
     if figure in "367":
         known = ("LIP",)
     methods = [name for name in known if name != "DeLaN"]

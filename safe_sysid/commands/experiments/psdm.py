@@ -25,9 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--table", choices=("2", "3"), help="which table")
     what.add_argument("--figure", choices=("2", "4", "5", "6", "7"), help="which figure")
     parser.add_argument("--json", type=Path, metavar="FILE", help="all numbers")
-    parser.add_argument(
-        "--out", type=Path, default=Path("."), metavar="DIR", help="of the picture (default: here)"
-    )
+    parser.add_argument("--out", type=Path, default=Path("."), metavar="DIR", help="of the picture (default: here)")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -34,10 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--methods", type=_names, metavar="NAME,..", help="names of Table II, as ours,adap-1")
     what.add_argument("--payloads", type=_names, metavar="4lb,..", help="dumbbells")
     what.add_argument(
-        "--trials",
-        type=at_least(1),
-        metavar="N",
-        help="repeats of each (default: 5; figures 1; table 4: 100 motions)",
+        "--trials", type=at_least(1), metavar="N", help="repeats of each (default: 5; figures 1; table 4: 100 motions)"
     )
     what.add_argument("--seed", type=at_least(0), default=0, metavar="S", help="of all trials (default: 0)")
     what.add_argument(
@@ -49,9 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="errors of sensors within their declared bounds (default: uniform)",
     )  # fmt: skip
     what.add_argument("--robot", default="kinova_gen3", help="(default: kinova_gen3)")
-    add_results(
-        parser, "records", "results as they come, series and pictures (default: experiment_pso_<table>)"
-    )
+    add_results(parser, "records", "results as they come, series and pictures (default: experiment_pso_<table>)")
 
 
 def _names(text: str) -> list[str]:
@@ -83,8 +78,7 @@ def run(options: argparse.Namespace) -> int:
     _show(console, options.table, which, found)
     if interrupted:
         console.print(
-            f"interrupted after {len(found)} of {total} trials; go on with --resume (results in {out})",
-            soft_wrap=True,
+            f"interrupted after {len(found)} of {total} trials; go on with --resume (results in {out})", soft_wrap=True
         )
         return 130
     if which.kind == "task":
@@ -108,9 +102,7 @@ def _experiment(options: argparse.Namespace) -> tuple[Experiment, int]:
     if options.table not in ("4", "5"):
         settings |= {"law": options.law or "robust", "noise": options.noise or "uniform"}
     elif options.law or options.noise:
-        raise ExperimentError(
-            f"table {options.table}: expected neither --law nor --noise, it has no use for them"
-        )
+        raise ExperimentError(f"table {options.table}: expected neither --law nor --noise, it has no use for them")
     which, default = experiment(
         options.table, options.seed, options.experiments, options.methods, options.payloads, **settings
     )

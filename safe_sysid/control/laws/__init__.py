@@ -13,9 +13,7 @@ from safe_sysid.robot.model import RobotModel
 __all__ = ["make_law"]
 
 
-def make_law(
-    name: str, model: RobotModel, gains: ControllerGains, settings: LawsSettings | None = None
-) -> ControlLaw:
+def make_law(name: str, model: RobotModel, gains: ControllerGains, settings: LawsSettings | None = None) -> ControlLaw:
     """Make a control law by name.
 
     Args:

@@ -88,9 +88,7 @@ class AdaptiveRobustLaw:
         self.rho = self._first
         self._elapsed.reset()
 
-    def step(
-        self, t: float, q: FloatArray, qd: FloatArray, reference: FloatArray, model: ModelInUse
-    ) -> FloatArray:
+    def step(self, t: float, q: FloatArray, qd: FloatArray, reference: FloatArray, model: ModelInUse) -> FloatArray:
         """Commanded torque (n,) in N m; the array is reused.
 
         Args:

@@ -28,13 +28,7 @@ FloatArray = NDArray[np.float64]
 
 @njit(cache=True)
 def robust_input(
-    r: FloatArray,
-    pull: float,
-    energy: float,
-    v_max: float,
-    alpha: float,
-    dead_zone: float,
-    out: FloatArray,
+    r: FloatArray, pull: float, energy: float, v_max: float, alpha: float, dead_zone: float, out: FloatArray
 ) -> float:
     """Add ``v`` to ``out`` (n,) and return lambda, N m.
 
@@ -93,29 +87,8 @@ def _step(
         qdd_a[j] = reference[2, j] + K_r[j] * de
     for p in range(mid.size):
         box[p, 0], box[p, 1] = down(mid[p] - rad[p]), up(mid[p] + rad[p])
-    newton_euler(
-        arm,
-        q,
-        qd,
-        qd_a,
-        qdd_a,
-        qd_a,
-        transition,
-        nominal,
-        torque,
-    )
-    interval_newton_euler(
-        arm,
-        q,
-        qd,
-        qd_a,
-        qdd_a,
-        qd_a,
-        transition,
-        True,
-        box,
-        bounds,
-    )
+    newton_euler(arm, q, qd, qd_a, qdd_a, qd_a, transition, nominal, torque)
+    interval_newton_euler(arm, q, qd, qd_a, qdd_a, qd_a, transition, True, box, bounds)
     square, pull, length = 0.0, 0.0, 0.0
     for j in range(n):
         w = up(max(bounds[j, 1] - torque[j], torque[j] - bounds[j, 0]))
@@ -125,18 +98,7 @@ def _step(
     disturbance = up(np.sqrt(square))
     if gains[3] > 0.0:
         pull = up(disturbance * up(np.sqrt(length)))
-    interval_newton_euler(
-        weightless,
-        q,
-        still,
-        still,
-        r,
-        still,
-        1.0,
-        False,
-        box,
-        bounds,
-    )
+    interval_newton_euler(weightless, q, still, still, r, still, 1.0, False, box, bounds)
     energy = 0.0
     for j in range(n):
         energy = up(energy + up(0.5 * r[j] * (bounds[j, 1] if r[j] > 0.0 else bounds[j, 0])))
@@ -175,9 +137,7 @@ class ArmourLaw:
     def reset(self, t: float, q: FloatArray, qd: FloatArray) -> None:
         """Nothing to forget. ``t``: s; ``q``: (n,) rad; ``qd``: (n,) rad/s."""
 
-    def step(
-        self, t: float, q: FloatArray, qd: FloatArray, reference: FloatArray, model: ModelInUse
-    ) -> FloatArray:
+    def step(self, t: float, q: FloatArray, qd: FloatArray, reference: FloatArray, model: ModelInUse) -> FloatArray:
         """Commanded torque (n,) in N m; the array is reused.
 
         Args:
@@ -187,13 +147,6 @@ class ArmourLaw:
             reference: (>= 3, n) desired position, velocity, acceleration.
         """
         self.disturbance, self.energy, self.robust_gain = _step(
-            self._arms,
-            q,
-            qd,
-            reference,
-            self._settings,
-            (model.nominal, model.mid, model.rad),
-            self._work,
-            self.torque,
+            self._arms, q, qd, reference, self._settings, (model.nominal, model.mid, model.rad), self._work, self.torque
         )
         return self.torque

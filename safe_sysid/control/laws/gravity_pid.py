@@ -38,17 +38,7 @@ def _step(
 ) -> None:
     """One step; ``gains`` (4, n): K_p, K_d, K_i and the limit of the integral part; ``integral`` (n,) in N m."""
     # At rest, and with a transition velocity, the sign of friction is zero.
-    newton_euler(
-        arm,
-        q,
-        still,
-        still,
-        still,
-        still,
-        1.0,
-        nominal,
-        torque,
-    )
+    newton_euler(arm, q, still, still, still, still, 1.0, nominal, torque)
     for j in range(q.shape[0]):
         e = reference[0, j] - q[j]
         moved = integral[j] + dt * gains[2, j] * e
@@ -89,9 +79,7 @@ class GravityPidLaw:
         self.integral[:] = 0.0
         self._elapsed.reset()
 
-    def step(
-        self, t: float, q: FloatArray, qd: FloatArray, reference: FloatArray, model: ModelInUse
-    ) -> FloatArray:
+    def step(self, t: float, q: FloatArray, qd: FloatArray, reference: FloatArray, model: ModelInUse) -> FloatArray:
         """Commanded torque (n,) in N m; the array is reused.
 
         Args:
@@ -102,16 +90,5 @@ class GravityPidLaw:
             model: its ``nominal`` gives gravity.
         """
         dt = self._elapsed.since_last(t)
-        _step(
-            self._arm,
-            self._still,
-            q,
-            qd,
-            reference,
-            self._gains,
-            dt,
-            model.nominal,
-            self.integral,
-            self.torque,
-        )
+        _step(self._arm, self._still, q, qd, reference, self._gains, dt, model.nominal, self.integral, self.torque)
         return self.torque

@@ -26,9 +26,7 @@ FloatArray = NDArray[np.float64]
 
 
 @njit(cache=True)
-def _plus(
-    lo: float, hi: float, al: float, ah: float, bl: float, bh: float, sign: float
-) -> tuple[float, float]:
+def _plus(lo: float, hi: float, al: float, ah: float, bl: float, bh: float, sign: float) -> tuple[float, float]:
     """``[lo, hi] + sign [al, ah] [bl, bh]``, sign 1 or -1."""
     # Adding an exact zero is exact; rounding it outward would also fill the recursion with slow subnormal numbers.
     if (al == 0.0 and ah == 0.0) or (bl == 0.0 and bh == 0.0):
@@ -123,9 +121,7 @@ def _placement(
 
 
 @njit(cache=True)
-def _to_child(
-    rotation: FloatArray, shift: FloatArray, motion: FloatArray, moved: FloatArray, out: FloatArray
-) -> None:
+def _to_child(rotation: FloatArray, shift: FloatArray, motion: FloatArray, moved: FloatArray, out: FloatArray) -> None:
     """Motion (2, 3, 2) of the parent's origin, re-expressed in and at the child; ``moved`` (3, 2) is scratch."""
     for i in range(3):
         moved[i, 0], moved[i, 1] = motion[0, i, 0], motion[0, i, 1]
@@ -198,12 +194,7 @@ def interval_newton_euler(
     axis, motors = kin.axis, kin.motors
     n = axis.shape[0]
     rot = np.empty((n, 3, 3, 2))
-    x, y, acc, force = (
-        np.zeros((n, 2, 3, 2)),
-        np.zeros((n, 2, 3, 2)),
-        np.zeros((n, 2, 3, 2)),
-        np.zeros((n, 2, 3, 2)),
-    )
+    x, y, acc, force = (np.zeros((n, 2, 3, 2)), np.zeros((n, 2, 3, 2)), np.zeros((n, 2, 3, 2)), np.zeros((n, 2, 3, 2)))
     base, momentum = np.zeros((2, 3, 2)), np.empty((2, 3, 2))
     turn, part = np.empty((3, 3, 2)), np.empty((3, 2))
     shift, unit, product = np.empty((n, 3, 2)), np.empty((3, 2)), np.empty((3, 2))

@@ -45,17 +45,7 @@ def _step(
             + gains[1, j] * (reference[1, j] - qd[j])
             + gains[2, j] * external[j]
         )
-    newton_euler(
-        arm,
-        q,
-        qd,
-        qd,
-        acceleration,
-        qd,
-        transition,
-        nominal,
-        torque,
-    )
+    newton_euler(arm, q, qd, qd, acceleration, qd, transition, nominal, torque)
     for j in range(n):
         torque[j] -= external[j]
 
@@ -85,9 +75,7 @@ class _InverseDynamics:
         """Forget the external torque. ``t``: s; ``q``: (n,) rad; ``qd``: (n,) rad/s."""
         self.external[:] = 0.0
 
-    def step(
-        self, t: float, q: FloatArray, qd: FloatArray, reference: FloatArray, model: ModelInUse
-    ) -> FloatArray:
+    def step(self, t: float, q: FloatArray, qd: FloatArray, reference: FloatArray, model: ModelInUse) -> FloatArray:
         """Commanded torque (n,) in N m; the array is reused.
 
         Args:

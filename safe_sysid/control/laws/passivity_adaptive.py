@@ -62,15 +62,7 @@ def _step(
         motion[0, 0, j], motion[1, 0, j] = q[j], qd[j]
         motion[2, 0, j] = reference[1, j] + K_r[j] * e
         motion[3, 0, j] = reference[2, j] + K_r[j] * de
-    slotine_li_kernel(
-        arm,
-        motion[0],
-        motion[1],
-        motion[2],
-        motion[3],
-        transition,
-        regressor,
-    )
+    slotine_li_kernel(arm, motion[0], motion[1], motion[2], motion[3], transition, regressor)
     for j in range(n):
         torque[j] = K_d[j] * r[j]
     for p in range(mid.size):
@@ -117,9 +109,7 @@ class PassivityAdaptiveLaw:
         """
         self._elapsed.reset()
 
-    def step(
-        self, t: float, q: FloatArray, qd: FloatArray, reference: FloatArray, model: ModelInUse
-    ) -> FloatArray:
+    def step(self, t: float, q: FloatArray, qd: FloatArray, reference: FloatArray, model: ModelInUse) -> FloatArray:
         """Commanded torque (n,) in N m; the array is reused.
 
         Args:
@@ -133,15 +123,6 @@ class PassivityAdaptiveLaw:
             np.clip(model.nominal, model.mid - model.rad, model.mid + model.rad, out=self.estimate)
         dt = self._elapsed.since_last(t)
         _step(
-            self._arm,
-            q,
-            qd,
-            reference,
-            self._gains,
-            (model.mid, model.rad),
-            dt,
-            self.estimate,
-            self._work,
-            self.torque,
+            self._arm, q, qd, reference, self._gains, (model.mid, model.rad), dt, self.estimate, self._work, self.torque
         )
         return self.torque

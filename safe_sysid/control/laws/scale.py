@@ -20,7 +20,5 @@ def joint_inertia(model: RobotModel) -> FloatArray:
     for j in range(model.n):
         unit = np.zeros(model.n)
         unit[j] = 1.0
-        inertia[j] = np.ravel(
-            dynamics_of(model.kinematics).momentum_regressor(home, unit) @ model.theta_nominal
-        )[j]
+        inertia[j] = np.ravel(dynamics_of(model.kinematics).momentum_regressor(home, unit) @ model.theta_nominal)[j]
     return inertia

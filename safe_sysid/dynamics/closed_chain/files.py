@@ -104,9 +104,7 @@ def read_mechanism_file(path: Path) -> MechanismFile:
     return validate(str(path), read_yaml(path), MechanismFile)
 
 
-def load_mechanism(
-    loops: str | Path | None, urdf: str | Path | None = None, joints: Sequence[str] = ()
-) -> Mechanism:
+def load_mechanism(loops: str | Path | None, urdf: str | Path | None = None, joints: Sequence[str] = ()) -> Mechanism:
     """A mechanism from its file of loops, its URDF, or both.
 
     Args:
@@ -154,9 +152,7 @@ def _others(tree: UrdfTree, joints: Sequence[str]) -> dict[str, float]:
     return {
         joint.name: float(
             np.clip(
-                0.0,
-                -np.inf if joint.lower is None else joint.lower,
-                np.inf if joint.upper is None else joint.upper,
+                0.0, -np.inf if joint.lower is None else joint.lower, np.inf if joint.upper is None else joint.upper
             )
         )
         for joint in moving
@@ -192,15 +188,11 @@ def pinocchio_model(tree: UrdfTree, settings: MechanismFile, file: str) -> pin.M
             raise ConfigError(file, f"locked.{name}", name, f"a moving joint of {tree.reader.file}")
     for joint in moving.values():
         if joint.mimic is not None and joint.name not in settings.locked:
-            raise tree.reader.error(
-                f"joint {joint.name!r} mimics another: expected it to be locked, or a loop"
-            )
+            raise tree.reader.error(f"joint {joint.name!r} mimics another: expected it to be locked, or a loop")
         seen, link = {joint.child}, joint.parent
         while link in tree.above:
             if link in seen:
-                raise tree.reader.error(
-                    f"link {link!r} hangs on itself: expected a tree; loops are closed in YAML"
-                )
+                raise tree.reader.error(f"link {link!r} hangs on itself: expected a tree; loops are closed in YAML")
             seen.add(link)
             link = tree.above[link].parent
     robot = ET.Element("robot", {"name": tree.reader.xml.get("name", "robot")})
@@ -223,9 +215,7 @@ def pinocchio_model(tree: UrdfTree, settings: MechanismFile, file: str) -> pin.M
                 q[model.joints[model.getJointId(name)].idx_q] = value
             model = pin.buildReducedModel(model, [model.getJointId(name) for name in settings.locked], q)
     except Exception as error:  # what Pinocchio raises differs from version to version
-        raise ModelError(
-            f"{tree.reader.file}: Pinocchio cannot read it ({error}): expected a URDF file"
-        ) from error
+        raise ModelError(f"{tree.reader.file}: Pinocchio cannot read it ({error}): expected a URDF file") from error
     if not 1 <= model.nv <= MAX_TREE_JOINTS or model.nq != model.nv or model.njoints != model.nv + 1:
         raise ModelError(f"{tree.reader.file}: {model.nv} moving joints: expected 1 to {MAX_TREE_JOINTS}")
     model.gravity.linear = np.array(settings.gravity)
@@ -233,11 +223,7 @@ def pinocchio_model(tree: UrdfTree, settings: MechanismFile, file: str) -> pin.M
 
 
 def _check_names(file: str, settings: MechanismFile, names: tuple[str, ...]) -> None:
-    groups: Mapping[str, Any] = {
-        "actuated": settings.actuated,
-        "start": settings.start,
-        "joints": settings.joints,
-    }
+    groups: Mapping[str, Any] = {"actuated": settings.actuated, "start": settings.start, "joints": settings.joints}
     for key, group in groups.items():
         for name in group:
             if name not in names:
@@ -259,27 +245,19 @@ def _limits(tree: UrdfTree, names: tuple[str, ...]) -> tuple[FloatArray, FloatAr
         if joint.kind == "continuous":
             continue
         if joint.lower is None or joint.upper is None or not joint.lower < joint.upper:
-            raise tree.reader.error(
-                f"joint {name!r}: limits {joint.lower} to {joint.upper}: expected lower < upper"
-            )
+            raise tree.reader.error(f"joint {name!r}: limits {joint.lower} to {joint.upper}: expected lower < upper")
         lower[j], upper[j] = joint.lower, joint.upper
     return lower, upper
 
 
 def _kinematics(
-    model: pin.Model,
-    settings: MechanismFile,
-    sliding: NDArray[np.bool_],
-    lower: FloatArray,
-    upper: FloatArray,
+    model: pin.Model, settings: MechanismFile, sliding: NDArray[np.bool_], lower: FloatArray, upper: FloatArray
 ) -> Kinematics:
     data = model.createData()
     pin.computeJointJacobians(model, data, pin.neutral(model))
     axes = []
     for j in range(1, model.njoints):
-        jacobian = np.reshape(
-            pin.getJointJacobian(model, data, j, pin.LOCAL), (6, -1)
-        )  # flat if there is one
+        jacobian = np.reshape(pin.getJointJacobian(model, data, j, pin.LOCAL), (6, -1))  # flat if there is one
         axis = jacobian[slice(0, 3) if sliding[j - 1] else slice(3, 6), model.joints[j].idx_v]
         axes.append(axis / np.linalg.norm(axis))
     placements = [model.jointPlacements[j] for j in range(1, model.njoints)]

@@ -58,9 +58,7 @@ class ForwardDynamics:
                 raise ClosureError(f"{m.name}: a loop does not close for {names} = {q_a}", 0, None, names)
             jacobian = np.empty((1, len(m.passive), len(m.passive)))
             still = np.zeros((1, n_a))
-            derivatives(
-                m.kinematics, m.loops, q[None], qd_a[None].copy(), still, jacobian, transmission, qd, qdd
-            )
+            derivatives(m.kinematics, m.loops, q[None], qd_a[None].copy(), still, jacobian, transmission, qd, qdd)
         else:
             transmission[0] = np.eye(m.n)[:, m.actuated]
             qd[0, m.actuated] = qd_a
@@ -73,9 +71,7 @@ class ForwardDynamics:
             np.zeros((n_a + 2, m.n)),
         )
         velocities[0], accelerations[0], accelerations[2:] = qd[0], qdd[0], g.T
-        forces = self._dynamics.inverse_dynamics(
-            self._theta, states, velocities, accelerations, self._transition
-        )
+        forces = self._dynamics.inverse_dynamics(self._theta, states, velocities, accelerations, self._transition)
         inertia = (forces[2:] - forces[1]) @ g
         return np.asarray(np.linalg.solve(inertia, torque - g.T @ forces[0]))
 
@@ -106,9 +102,7 @@ class ForwardDynamics:
 
             found = solve_ivp(rate, (begin, end), state, method="LSODA", rtol=1e-5, atol=1e-6)
             if not found.success:
-                raise ParameterError(
-                    f"forward simulation at {begin:g} s: {found.message}: expected it to go on"
-                )
+                raise ParameterError(f"forward simulation at {begin:g} s: {found.message}: expected it to go on")
             state = found.y[:, -1]
             out[k + 1] = state[:n_a]
         return out

@@ -61,9 +61,7 @@ def _put(x: FloatArray, out: FloatArray) -> None:
 
 
 @njit(cache=True)
-def _end(
-    loops: Loops, k: int, side: int, r: FloatArray, p: FloatArray, rotation: FloatArray, x: FloatArray
-) -> None:
+def _end(loops: Loops, k: int, side: int, r: FloatArray, p: FloatArray, rotation: FloatArray, x: FloatArray) -> None:
     """Frame of one end in the world."""
     j = loops.joint[k, side]
     if j < 0:
@@ -233,9 +231,7 @@ def close(kin: Kinematics, loops: Loops, q: FloatArray, transmission: FloatArray
     error, jacobian = np.empty(rows.shape[1]), np.empty((rows.shape[1], n))
     right = np.empty((len(passive), 1 + len(actuated)))
     for _ in range(_ITERATIONS):
-        kinematics_kernel(
-            kin.parent, kin.rotation, kin.translation, kin.axis, kin.travel, q.reshape(1, n), r, p
-        )
+        kinematics_kernel(kin.parent, kin.rotation, kin.translation, kin.axis, kin.travel, q.reshape(1, n), r, p)
         _linearise(kin, loops, r[0], p[0], error, jacobian)
         short = rows @ error
         reduced = rows @ jacobian

@@ -20,13 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.dynamics import dynamics_of
-from safe_sysid.dynamics.closed_chain.kernels import (
-    Loops,
-    derivatives,
-    follow,
-    linearise,
-    transmission_rates,
-)
+from safe_sysid.dynamics.closed_chain.kernels import Loops, derivatives, follow, linearise, transmission_rates
 from safe_sysid.dynamics.closed_chain.parts import ClosureError, LoopClosure, MechanismMotion
 from safe_sysid.errors import ModelError, ParameterError
 from safe_sysid.robot.model import Kinematics, RobotModel
@@ -77,13 +71,9 @@ class Mechanism:
         """
         n = len(self.joint_names)
         if len(set(self.joint_names)) != n or len(self.kinematics.axis) != n:
-            raise ModelError(
-                f"{self.name}: joints {list(self.joint_names)}: expected different names, one per axis"
-            )
+            raise ModelError(f"{self.name}: joints {list(self.joint_names)}: expected different names, one per axis")
         for name in ("position_lower", "position_upper"):
-            object.__setattr__(
-                self, name, frozen_array(getattr(self, name), (n,), f"{self.name}.{name}", finite=False)
-            )
+            object.__setattr__(self, name, frozen_array(getattr(self, name), (n,), f"{self.name}.{name}", finite=False))
         theta = frozen_array(self.theta_nominal, (ParameterLayout(n).size,), f"{self.name}.theta_nominal")
         object.__setattr__(self, "theta_nominal", theta)
         actuated = np.array(self.actuated, dtype=np.int64)
@@ -245,9 +235,7 @@ class Mechanism:
         time = None if stamps is None else float(stamps[sample])
         when = f"sample {sample}" if time is None else f"{time:.6g} s (sample {sample})"
         names = ", ".join(self.joint_names[j] for j in joints)
-        return ClosureError(
-            f"{self.name}: {what} at {when}: {names}", sample, time, self.joint_names[joints[0]]
-        )
+        return ClosureError(f"{self.name}: {what} at {when}: {names}", sample, time, self.joint_names[joints[0]])
 
     def jacobian(self, q: FloatArray) -> FloatArray:
         """J (n_u, n), the independent rows, translations per length of their loop. ``q``: (n,) closed loops."""
@@ -319,9 +307,7 @@ class Mechanism:
             raise ParameterError(f"{what} of shape {array.shape}: expected ({rows}, {n_a})")
         if not np.all(np.isfinite(array)):
             k, j = np.argwhere(~np.isfinite(array))[0]
-            raise ParameterError(
-                f"{what}[{k}] of {self.actuated_names[j]} = {array[k, j]}: expected a finite number"
-            )
+            raise ParameterError(f"{what}[{k}] of {self.actuated_names[j]} = {array[k, j]}: expected a finite number")
         return array
 
     def motion(
@@ -342,19 +328,14 @@ class Mechanism:
         q = self.positions(q_a, stamps)
         qd_a, qdd_a = self._samples(qd_a, "qd_a", len(q)), self._samples(qdd_a, "qdd_a", len(q))
         n, count, shape = self.n, len(self.passive), (len(q), self.n)
-        passive_jacobian, transmission = (
-            np.empty((len(q), count, count)),
-            np.empty((*shape, len(self.actuated))),
-        )
+        passive_jacobian, transmission = (np.empty((len(q), count, count)), np.empty((*shape, len(self.actuated))))
         if not self.closures:
             transmission[:] = np.eye(n)[:, self.actuated]
             qd, qdd = np.empty(shape), np.empty(shape)
             qd[:, self.actuated], qdd[:, self.actuated] = qd_a, qdd_a
             return MechanismMotion(q, qd, qdd, transmission, passive_jacobian, np.full(len(q), np.inf))
         qd, qdd = np.empty(shape), np.empty(shape)
-        reached = derivatives(
-            self.kinematics, self.loops, q, qd_a, qdd_a, passive_jacobian, transmission, qd, qdd
-        )
+        reached = derivatives(self.kinematics, self.loops, q, qd_a, qdd_a, passive_jacobian, transmission, qd, qdd)
         values = np.asarray(np.linalg.svd(passive_jacobian[:reached], compute_uv=False)[:, -1], np.float64)
         if reached < len(q) or np.any(values < self.smallest):
             k = int(np.argmax(values < self.smallest)) if np.any(values < self.smallest) else reached
@@ -368,13 +349,7 @@ class Mechanism:
         out = np.zeros(motion.transmission.shape)
         if self.closures:
             transmission_rates(
-                self.kinematics,
-                self.loops,
-                motion.q,
-                motion.passive_jacobian,
-                motion.transmission,
-                motion.qd,
-                out,
+                self.kinematics, self.loops, motion.q, motion.passive_jacobian, motion.transmission, motion.qd, out
             )
         return out
 
@@ -388,14 +363,10 @@ class Mechanism:
         out = np.empty((len(motion), len(self.actuated), self.layout.size))
         for part, block in motion.blocks():
             full = dynamics.torque_regressor(block.q, block.qd, block.qdd, transition)
-            out[part] = (
-                block.transmission.transpose(0, 2, 1) @ full if self.closures else full[:, self.actuated]
-            )
+            out[part] = block.transmission.transpose(0, 2, 1) @ full if self.closures else full[:, self.actuated]
         return out
 
-    def momentum_regressors(
-        self, motion: MechanismMotion, transition: float = 0.0
-    ) -> tuple[FloatArray, FloatArray]:
+    def momentum_regressors(self, motion: MechanismMotion, transition: float = 0.0) -> tuple[FloatArray, FloatArray]:
         """``G^T W_m`` and ``G^T W_c + dG/dt^T W_m``, each (N, n_a, 14 n).
 
         The derivative of the first less the second is :meth:`regressor`; accelerations are in neither.

@@ -43,9 +43,7 @@ class Uniqueness:
         return self.none == self.several == self.off_branch == 0
 
 
-def check_uniqueness(
-    mechanism: Mechanism, samples: int = 100, searches: int = 40, seed: int = 0
-) -> Uniqueness:
+def check_uniqueness(mechanism: Mechanism, samples: int = 100, searches: int = 40, seed: int = 0) -> Uniqueness:
     """Sample positions of the actuated joints within their limits, and search for solutions from random places.
 
     Args:
@@ -73,11 +71,7 @@ def check_uniqueness(
             middle = 0.5 * (low + high)
             q[turning] -= 2.0 * np.pi * np.round((q[turning] - middle[turning]) / (2.0 * np.pi))
             inside = np.all((q[passive] >= low[passive] - _SAME) & (q[passive] <= high[passive] + _SAME))
-            if (
-                inside
-                and mechanism.is_closed(q)
-                and all(np.max(np.abs(q - other)) > _SAME for other in found)
-            ):
+            if inside and mechanism.is_closed(q) and all(np.max(np.abs(q - other)) > _SAME for other in found):
                 found.append(q)
         if not found:
             none += 1

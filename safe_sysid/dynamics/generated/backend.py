@@ -96,9 +96,7 @@ class GeneratedDynamics(RecursiveDynamics):
             self._library.arm_prepare(_at(base), _at(prepared))
         out = np.empty((len(q), width))
         states = [np.ascontiguousarray(a, dtype=np.float64) for a in (q, qd, x)]
-        getattr(self._library, f"arm_{name}")(
-            ctypes.c_long(len(q)), _at(prepared), *(_at(a) for a in states), _at(out)
-        )
+        getattr(self._library, f"arm_{name}")(ctypes.c_long(len(q)), _at(prepared), *(_at(a) for a in states), _at(out))
         return out
 
     def _check(self, rng: np.random.Generator) -> None:
@@ -193,17 +191,13 @@ class GeneratedDynamics(RecursiveDynamics):
         out = self._call("mass", n * n, as_parameters(self.kin, theta), q, q, q).reshape(-1, n, n)
         return out[0] if single else out
 
-    def torque_regressor(
-        self, q: FloatArray, qd: FloatArray, qdd: FloatArray, transition: float = 0.0
-    ) -> FloatArray:
+    def torque_regressor(self, q: FloatArray, qd: FloatArray, qdd: FloatArray, transition: float = 0.0) -> FloatArray:
         """As :meth:`safe_sysid.dynamics.Dynamics.torque_regressor`: ``Y base``, and friction."""
         if self.source is None:
             return super().torque_regressor(q, qd, qdd, transition)
         (q, qd, qdd), single = as_batch(self.kin, q, qd, qdd)
         n = self._n
-        out: FloatArray = (
-            self._call("regressor", n * self._l, None, q, qd, qdd).reshape(-1, n, self._l) @ self.base
-        )
+        out: FloatArray = self._call("regressor", n * self._l, None, q, qd, qdd).reshape(-1, n, self._l) @ self.base
         joints = np.arange(n)
         sign = coulomb_direction(qd, transition)
         out[:, joints, COULOMB * n + joints] = sign

@@ -95,9 +95,7 @@ def write_c(
     stored: dict[int, str] = {}
     for indices in roots.values():
         used = graph.needed(indices)
-        direct = {
-            i for k in used if not graph.fixed[k] for i in graph.nodes[k][1:] if graph.nodes[k][0] in "+-*/"
-        }
+        direct = {i for k in used if not graph.fixed[k] for i in graph.nodes[k][1:] if graph.nodes[k][0] in "+-*/"}
         for index in sorted(direct | set(indices)):
             if graph.fixed[index] and graph.nodes[index][0] != "k" and index not in stored:
                 stored[index] = f"k[{len(stored)}]"

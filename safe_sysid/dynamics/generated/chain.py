@@ -148,9 +148,7 @@ def _normal(
             return _perpendicular(z, x), o, foot
         return _perpendicular(z, normal), o, foot
     direction = across / np.linalg.norm(across)
-    along = np.linalg.lstsq(np.stack([z, -z_next], axis=1), gap - (gap @ direction) * direction, rcond=None)[
-        0
-    ]
+    along = np.linalg.lstsq(np.stack([z, -z_next], axis=1), gap - (gap @ direction) * direction, rcond=None)[0]
     here, there = o + along[0] * z, p_next + along[1] * z_next
     normal = (there - here) @ direction
     direction = direction if normal > _TINY or (abs(normal) <= _TINY and direction @ x >= 0.0) else -direction
@@ -202,9 +200,7 @@ def chain_of(kin: Kinematics) -> Chain:
     return Chain(np.array(kin.sliding), alpha, a, phi, r, gravity, placement, motors)
 
 
-def dh_kinematics(
-    table: FloatArray, sliding: NDArray[np.bool_], gravity: FloatArray
-) -> tuple[Kinematics, FloatArray]:
+def dh_kinematics(table: FloatArray, sliding: NDArray[np.bool_], gravity: FloatArray) -> tuple[Kinematics, FloatArray]:
     """An arm from a table of (standard) Denavit-Hartenberg parameters [SpongHutchinson2006].
 
     Args:
@@ -235,10 +231,6 @@ def dh_kinematics(
         ends.append(link)
     travel = np.where(sliding[:, None], [-10.0, 10.0], [-np.inf, np.inf])
     kin = Kinematics.chain(
-        np.array(rotation),
-        np.array(translation),
-        np.tile([0.0, 0.0, 1.0], (n, 1)),
-        np.asarray(gravity, float),
-        travel,
+        np.array(rotation), np.array(translation), np.tile([0.0, 0.0, 1.0], (n, 1)), np.asarray(gravity, float), travel
     )
     return kin, np.array(ends)

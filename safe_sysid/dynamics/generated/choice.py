@@ -130,9 +130,7 @@ def measure(found: Candidates, base: int) -> dict[tuple[str, str], float]:
     for _ in range(_ROUNDS):
         for f, m in found.values:
             start = time.perf_counter()
-            getattr(library, f"arm_{f}_{m}")(
-                ctypes.c_long(_STATES), _at(k), *(_at(x) for x in states), _at(out)
-            )
+            getattr(library, f"arm_{f}_{m}")(ctypes.c_long(_STATES), _at(k), *(_at(x) for x in states), _at(out))
             seconds[f, m] = min(seconds[f, m], (time.perf_counter() - start) / _STATES)
     return seconds
 

@@ -95,9 +95,7 @@ def _mass_matrix(
             z = np.array([[0.0, 0.0, 1.0]])
             rows = FunctionRows(none, z, z)
             for k in range(i + 1, int(carrier) + 1):
-                rows = expand(
-                    rows, k, {d: x[:3, :3] for d, x in transforms[k][1].items() if np.any(x[:3, :3])}
-                )
+                rows = expand(rows, k, {d: x[:3, :3] for d, x in transforms[k][1].items() if np.any(x[:3, :3])})
             seen = FunctionRows(
                 rows.code, gear * rows.row @ axis[:, None], abs(gear) * rows.size @ np.abs(axis)[:, None]
             )
@@ -201,9 +199,7 @@ def _velocity_rows(
     return distinct, _pruned(join @ inertia, abs(join) @ abs(inertia))
 
 
-def derive(
-    kin: Kinematics, zero: NDArray[np.bool_] | None = None, rotors: bool = False
-) -> PseudoSymbolicModel:
+def derive(kin: Kinematics, zero: NDArray[np.bool_] | None = None, rotors: bool = False) -> PseudoSymbolicModel:
     """The pseudo-symbolic model of an arm.
 
     Args:

@@ -103,9 +103,7 @@ def proved_bound(
                 where = where * width + digits[mine, j]
             tensor: Any = np.bincount(where, weight[mine], int(np.prod(shape))).reshape(shape)
             for axis, j in enumerate(involved):
-                tensor = np.moveaxis(
-                    np.tensordot(_values(at[j], bool(sliding[j])), tensor, (1, axis)), 0, axis
-                )
+                tensor = np.moveaxis(np.tensordot(_values(at[j], bool(sliding[j])), tensor, (1, axis)), 0, axis)
             full = [len(at[j]) if j in involved else 1 for j in joints]
             total = total + reach[a] * np.abs(tensor.reshape(full))
         return float(total.max())
@@ -136,8 +134,7 @@ def rounding(
 def _reach(qd: FloatArray, qdd: FloatArray) -> FloatArray:
     """Largest magnitude of each acceleration function."""
     reach = np.array(
-        [np.prod([(qd if len(f) == 2 else qdd)[i] for i in f]) for f in accelerations(len(qd))],
-        dtype=np.float64,
+        [np.prod([(qd if len(f) == 2 else qdd)[i] for i in f]) for f in accelerations(len(qd))], dtype=np.float64
     )
     reach[GRAVITY] = 1.0
     return reach

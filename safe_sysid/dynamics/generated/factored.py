@@ -108,9 +108,7 @@ class FactoredArm:
             self._parts[joint, column] = found
         return found
 
-    def _total(
-        self, joint: int, qd: Sequence[Number], qdd: Sequence[Number], column: int | None = None
-    ) -> Number:
+    def _total(self, joint: int, qd: Sequence[Number], qdd: Sequence[Number], column: int | None = None) -> Number:
         total: Number = 0.0
         table = accelerations(self.n)
         for a, value in self._coefficients(joint, column).items():

@@ -172,9 +172,7 @@ def _self_test(made: Generated, prefix: str) -> str:
     model, upper = made.model, prefix.upper()
     unused = () if "forward" in made.chosen else ("torque",)
     data = {
-        key: x
-        for key, x in made.expected.items()
-        if key not in unused and (key not in FUNCTIONS or key in made.chosen)
+        key: x for key, x in made.expected.items() if key not in unused and (key not in FUNCTIONS or key in made.chosen)
     }
     widest = model.n * max(model.n, made.parameters)
     lines = [

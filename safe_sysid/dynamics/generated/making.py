@@ -55,9 +55,7 @@ def predicted(kin: Kinematics) -> tuple[float, float]:
     """
     counts, seconds = [], 0.0
     for n in (5, 6):
-        short = Kinematics.chain(
-            kin.rotation[:n], kin.translation[:n], kin.axis[:n], kin.gravity, kin.travel[:n]
-        )
+        short = Kinematics.chain(kin.rotation[:n], kin.translation[:n], kin.axis[:n], kin.gravity, kin.travel[:n])
         start = time.process_time()
         model = derive(short)
         seconds = time.process_time() - start

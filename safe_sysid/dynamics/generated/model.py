@@ -21,10 +21,7 @@ IntArray = NDArray[np.int64]
 #: The number of gravity among the accelerations of :func:`accelerations`.
 GRAVITY = 0
 #: digit -> powers of (q, sin q, cos q), of a turning and of a sliding joint.
-POWERS = {
-    False: ((0, 0, 0), (0, 1, 0), (0, 0, 1), (0, 1, 1), (0, 0, 2)),
-    True: ((0, 0, 0), (1, 0, 0), (2, 0, 0)),
-}
+POWERS = {False: ((0, 0, 0), (0, 1, 0), (0, 0, 1), (0, 1, 1), (0, 0, 2)), True: ((0, 0, 0), (1, 0, 0), (2, 0, 0))}
 _PRINTED = 60  # terms of a joint's torque that are printed
 
 
@@ -81,9 +78,7 @@ class PseudoSymbolicModel:
         reduction = []
         for j in range(n):
             mine = joint == j
-            lift = csr_matrix(
-                (np.ones(mine.sum()), (line[mine], np.nonzero(mine)[0])), (len(functions), len(keys))
-            )
+            lift = csr_matrix((np.ones(mine.sum()), (line[mine], np.nonzero(mine)[0])), (len(functions), len(keys)))
             reduction.append((lift @ rows).tocsr())
         return cls(chain, number, codes, tuple(reduction), selected, base, free, masked)
 
@@ -193,9 +188,7 @@ class PseudoSymbolicModel:
 
     def __str__(self) -> str:
         """The torques as formulas, then what the base parameters b1, b2, .. are."""
-        lines = [
-            f"{self.n} joints, {self.p} functions, {self.l} base parameters; gravity in frame 0, m/s^2: "
-        ]
+        lines = [f"{self.n} joints, {self.p} functions, {self.l} base parameters; gravity in frame 0, m/s^2: "]
         lines[0] += np.array2string(self.chain.gravity, precision=6)
         for joint, matrix in enumerate(self.reduction):
             used = np.nonzero(np.diff(matrix.indptr))[0]
@@ -204,9 +197,7 @@ class PseudoSymbolicModel:
                 row = matrix[k]
                 factor = _sum([(x, f"b{c + 1}") for c, x in zip(row.indices, row.data, strict=True)])
                 terms.append(
-                    f"({factor}) {self.term(k)}"
-                    if row.nnz > 1 or factor[0] == "-"
-                    else f"{factor} {self.term(k)}"
+                    f"({factor}) {self.term(k)}" if row.nnz > 1 or factor[0] == "-" else f"{factor} {self.term(k)}"
                 )
             more = f" + ... ({len(used) - _PRINTED} more)" if len(used) > _PRINTED else ""
             lines.append(f"tau_{joint + 1} = " + (" + ".join(terms) or "0") + more)

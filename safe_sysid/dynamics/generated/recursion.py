@@ -261,9 +261,7 @@ class TracedArm:
                     moment = self._down(i, moment)
         return out
 
-    def _columns(
-        self, row: Vector, columns: dict[int, int], link: int, motion: _Motion, v: Vector, w: Vector
-    ) -> None:
+    def _columns(self, row: Vector, columns: dict[int, int], link: int, motion: _Motion, v: Vector, w: Vector) -> None:
         """Entries of a row of the regressor for one link: the twist (v, w) times wrenches per unit."""
         u, dw, dv, (xy, xz, yz, sxx, syy, szz) = motion.u, motion.dw, motion.dv, motion.products
         moments: dict[int, Vector] = {

@@ -64,9 +64,7 @@ class Task:
         n = len(self.qd)
         good = np.shape(self.q) == (n, 2) and np.shape(self.qdd) == (n,)
         if not (good and np.all(np.isfinite(self.q)) and np.all(self.q[:, 0] <= self.q[:, 1])):
-            raise ParameterError(
-                f"a task with positions {np.shape(self.q)}: expected ({n}, 2) lower and upper"
-            )
+            raise ParameterError(f"a task with positions {np.shape(self.q)}: expected ({n}, 2) lower and upper")
         for what, size in (("velocities", self.qd), ("accelerations", self.qdd)):
             if not np.all((size >= 0.0) & (size <= _MOST)):  # also what is not a number
                 raise ParameterError(
@@ -144,19 +142,13 @@ def evaluate(
         digit = code // DIGITS**j % DIGITS
         x = q[:, j]
         s, c = np.sin(x), np.cos(x)
-        powers = (
-            [np.ones_like(x), x, x * x] if model.chain.sliding[j] else [np.ones_like(x), s, c, s * c, c * c]
-        )
+        powers = [np.ones_like(x), x, x * x] if model.chain.sliding[j] else [np.ones_like(x), s, c, s * c, c * c]
         out = out * np.stack(powers, axis=1)[:, digit]
     return np.asarray(out)
 
 
 def rank(
-    model: PseudoSymbolicModel,
-    theta_b: FloatArray,
-    task: Task,
-    inverse_only: bool = False,
-    states: int = _RANKED,
+    model: PseudoSymbolicModel, theta_b: FloatArray, task: Task, inverse_only: bool = False, states: int = _RANKED
 ) -> Ranking:
     """Rank the functions of a model.
 
@@ -285,9 +277,7 @@ def reduce_to(ranking: Ranking, digits: float, level: float = 0.95) -> Reduced:
         ParameterError: digits that are no positive number.
     """
     if not 0.0 < digits <= 15.0 or level not in (0.95, 0.999):
-        raise ParameterError(
-            f"{digits} digits at {level}: expected more than 0, at most 15, at 0.95 or 0.999"
-        )
+        raise ParameterError(f"{digits} digits at {level}: expected more than 0, at most 15, at 0.95 or 0.999")
     p = ranking.model.p
     free = p - ranking.forced
     counts = sorted({ranking.forced + (round(free ** (k / _LEVELS)) if k else 0) for k in range(_LEVELS + 1)})
@@ -305,12 +295,9 @@ def reduce_to(ranking: Ranking, digits: float, level: float = 0.95) -> Reduced:
     phi = fitted(ranking, count)
     gap, model, task = difference(ranking, count, phi), ranking.model, ranking.task
     proved = [
-        proved_bound(
-            model.acceleration, model.code, gap[:, j], model.chain.sliding, task.q, task.qd, task.qdd
-        )
+        proved_bound(model.acceleration, model.code, gap[:, j], model.chain.sliding, task.q, task.qd, task.qdd)
         # Both torques are computed in floats: of nearly equal ones the difference is what rounding makes of either.
-        + 2.0
-        * rounding(model.acceleration, ranking.phi[:, j], model.chain.sliding, task.q, task.qd, task.qdd)
+        + 2.0 * rounding(model.acceleration, ranking.phi[:, j], model.chain.sliding, task.q, task.qd, task.qdd)
         for j in range(model.n)
     ]
     small = numeric_model(model, ranking.order[:count], phi)

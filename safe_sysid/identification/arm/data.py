@@ -186,9 +186,7 @@ class ArmData:
             logs=np.array([log for log, _ in parts]),
         )
 
-    def split(
-        self, share: float = 0.3, validation_logs: Sequence[int] | None = None
-    ) -> tuple[ArmData, ArmData]:
+    def split(self, share: float = 0.3, validation_logs: Sequence[int] | None = None) -> tuple[ArmData, ArmData]:
         """Samples to identify with, and samples to validate with.
 
         Args:
@@ -215,9 +213,7 @@ class ArmData:
         both = [[piece for piece in half if piece[1].stop > piece[1].start] for half in (first, last)]
         if not all(both):
             missing = "identification" if not both[0] else "validation"
-            raise DataError(
-                f"no samples for {missing}: expected some for both, see share and validation_logs"
-            )
+            raise DataError(f"no samples for {missing}: expected some for both, see share and validation_logs")
         return self.only(both[0]), self.only(both[1])
 
     def motion(self, mechanism: Mechanism) -> MechanismMotion:
@@ -237,9 +233,7 @@ class ArmData:
         return mechanism.motion(self.q, self.qd, self.qdd, self.stamps)
 
 
-def prepare(
-    logs: Sequence[Measurements], joint_names: Sequence[str], processing: Processing | None = None
-) -> ArmData:
+def prepare(logs: Sequence[Measurements], joint_names: Sequence[str], processing: Processing | None = None) -> ArmData:
     """Make samples from logs.
 
     Args:
@@ -258,9 +252,7 @@ def prepare(
         raise DataError("no logs: expected at least one")
     found = [_one_log(k, log, names, processing) for k, log in enumerate(logs)]
     pieces = [(k, piece) for k, (pieces, _) in enumerate(found) for piece in pieces]
-    stamps, q, qd, qdd, torque, direction = (
-        np.concatenate([piece[i] for _, piece in pieces]) for i in range(6)
-    )
+    stamps, q, qd, qdd, torque, direction = (np.concatenate([piece[i] for _, piece in pieces]) for i in range(6))
     return ArmData(
         names,
         stamps,
@@ -287,9 +279,7 @@ def _one_log(
                 raise DataError(f"log {number}: {name} has no {what}: expected numbers")
     has_velocity = bool(np.all(np.any(np.isfinite(log.qd) & (log.qd != 0.0), axis=0)))
     if processing.velocity == "log" and not has_velocity:
-        raise DataError(
-            f"log {number}: no velocities: expected some for every joint, or velocity 'positions'"
-        )
+        raise DataError(f"log {number}: no velocities: expected some for every joint, or velocity 'positions'")
     good = np.isfinite(log.stamps) & np.all(np.isfinite(log.q) & np.isfinite(log.effort), axis=1)
     if has_velocity:
         good &= np.all(np.isfinite(log.qd), axis=1)
@@ -317,9 +307,7 @@ def _one_log(
     cutoff = processing.cutoff_hz
     cutoff = min(_SLOWEST, _SHARE * rate) if cutoff is None else cutoff
     if cutoff >= 0.5 * rate:
-        raise DataError(
-            f"log {number}: cut-off {cutoff:g} Hz: expected less than half its rate, {0.5 * rate:g} Hz"
-        )
+        raise DataError(f"log {number}: cut-off {cutoff:g} Hz: expected less than half its rate, {0.5 * rate:g} Hz")
     decimation = processing.decimation
     if decimation is None:
         decimation = int(np.clip(rate / (4.0 * cutoff), 1, 10)) if cutoff else 10
@@ -339,8 +327,7 @@ def _one_log(
     gone = [
         np.sqrt(
             np.mean(
-                np.concatenate([a[i][_inner(a, b)] - b[i] for a, b in zip(before, after, strict=True)]) ** 2,
-                axis=0,
+                np.concatenate([a[i][_inner(a, b)] - b[i] for a, b in zip(before, after, strict=True)]) ** 2, axis=0
             )
         )
         for i in (2, 3, 4)
@@ -372,12 +359,7 @@ def _uniform(log: Measurements, period: float) -> tuple[Signals, float]:
     clock = np.polyval(np.polyfit(np.arange(count), log.stamps, 1), np.arange(count))
     jitter = float(np.sqrt(np.mean((log.stamps - clock) ** 2)))
     if np.max(np.abs(log.stamps - clock)) < _UNIFORM * period and np.ptp(clock) > 0.0:
-        return (
-            np.asarray(clock, np.float64),
-            np.array(log.q),
-            np.array(log.qd),
-            np.array(log.effort),
-        ), jitter
+        return (np.asarray(clock, np.float64), np.array(log.q), np.array(log.qd), np.array(log.effort)), jitter
     grid = np.arange(log.stamps[0], log.stamps[-1] + 1e-9 * period, period)
     q = CubicSpline(log.stamps, log.q)(grid)
     others: list[FloatArray] = [
@@ -444,9 +426,7 @@ def _filtered(segment: Signals, cutoff: float, rate: float) -> Signals:
     if cutoff == 0.0:
         return segment
     sos = butter(_ORDER, cutoff, fs=rate, output="sos")
-    edge = min(
-        int(3.0 * rate / cutoff), (len(segment[0]) - 9) // 4
-    )  # by then a transient has decayed to 1e-3
+    edge = min(int(3.0 * rate / cutoff), (len(segment[0]) - 9) // 4)  # by then a transient has decayed to 1e-3
     inner = slice(edge, len(segment[0]) - edge)
     padding = min(edge + 1, len(segment[0]) - 1)
     q, qd, torque = (sosfiltfilt(sos, x, axis=0, padlen=padding)[inner] for x in segment[1:])

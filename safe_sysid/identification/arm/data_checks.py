@@ -19,11 +19,7 @@ __all__ = ["DataFinding", "check_log", "check_torques", "without_equations"]
 FloatArray = NDArray[np.float64]
 _ALIKE = 0.9  # correlation of signals that are the same but for scale
 _STILL = 1e-3  # rad: less travel than this excites nothing
-_SLOPES = {
-    57.29578: "velocities in deg/s",
-    1.0 / 57.29578: "positions in deg",
-    9.549297: "velocities in rev/min",
-}
+_SLOPES = {57.29578: "velocities in deg/s", 1.0 / 57.29578: "positions in deg", 9.549297: "velocities in rev/min"}
 
 
 @dataclass(frozen=True)
@@ -54,9 +50,7 @@ def check_log(log: Measurements, joint_names: Sequence[str]) -> list[DataFinding
     travel = np.ptp(log.q, axis=0) if len(log) else np.zeros(log.n)
     still = travel < _STILL
     for j in np.flatnonzero(still).tolist():
-        message = (
-            f"{joint_names[j]} moves by {travel[j]:.3g} rad: expected motion, else nothing can be said of it"
-        )
+        message = f"{joint_names[j]} moves by {travel[j]:.3g} rad: expected motion, else nothing can be said of it"
         found.append(DataFinding(joint_names[j], "still", message))
     if len(log) < 20 or not np.all(np.any(np.isfinite(log.qd) & (log.qd != 0.0), axis=0)):
         return found
@@ -67,14 +61,10 @@ def check_log(log: Measurements, joint_names: Sequence[str]) -> list[DataFinding
         best = int(np.argmax(np.abs(like)))
         name = joint_names[j]
         if best != j and abs(like[best]) > _ALIKE and abs(like[j]) < 0.5:
-            message = (
-                f"{name}: its positions move as the velocities of {joint_names[best]} say: swapped columns?"
-            )
+            message = f"{name}: its positions move as the velocities of {joint_names[best]} say: swapped columns?"
             found.append(DataFinding(name, "swapped", message))
         elif like[j] < -_ALIKE:
-            message = (
-                f"{name}: its velocities have the reversed sign of its positions' (correlation {like[j]:.2f})"
-            )
+            message = f"{name}: its velocities have the reversed sign of its positions' (correlation {like[j]:.2f})"
             found.append(DataFinding(name, "reversed", message))
         elif like[j] > _ALIKE:
             slope = float(x @ theirs[:, j] / (x @ x))
@@ -122,9 +112,7 @@ def _correlation(x: FloatArray, y: FloatArray) -> float:
     return float(x @ y) / size if size > 0.0 else 0.0
 
 
-def check_torques(
-    modelled: FloatArray, measured: FloatArray, joint_names: Sequence[str]
-) -> list[DataFinding]:
+def check_torques(modelled: FloatArray, measured: FloatArray, joint_names: Sequence[str]) -> list[DataFinding]:
     """What measured torques say of modelled ones: a sign, a gear ratio or a column that is another than declared.
 
     Args:
@@ -142,24 +130,18 @@ def check_torques(
             message = f"{name}: torques have the reversed sign of the model's (correlation {like:.2f})"
             found.append(DataFinding(name, "torque_sign", message))
         elif like > _ALIKE and not 1.0 / 3.0 < slope < 3.0:
-            message = (
-                f"{name}: torques are {slope:.3g} times the model's: gear ratio, torque constant or unit?"
-            )
+            message = f"{name}: torques are {slope:.3g} times the model's: gear ratio, torque constant or unit?"
             found.append(DataFinding(name, "torque_scale", message))
     return [*found, *_swapped_torques(modelled, measured, joint_names)]
 
 
-def _swapped_torques(
-    modelled: FloatArray, measured: FloatArray, joint_names: Sequence[str]
-) -> list[DataFinding]:
+def _swapped_torques(modelled: FloatArray, measured: FloatArray, joint_names: Sequence[str]) -> list[DataFinding]:
     """Torques, without their means, that are another joint's by the model."""
     out = []
     for j, name in enumerate(joint_names):
         like = [_correlation(modelled[:, j], measured[:, k]) for k in range(len(joint_names))]
         best = int(np.argmax(like))
         if best != j and like[best] > _ALIKE and like[j] < 0.6:
-            message = (
-                f"{name}: its torques are in the column of {joint_names[best]} (correlation {like[best]:.2f})"
-            )
+            message = f"{name}: its torques are in the column of {joint_names[best]} (correlation {like[best]:.2f})"
             out.append(DataFinding(name, "swapped", message))
     return out

@@ -115,9 +115,7 @@ def estimate(
         ParameterError: shapes, numbers that are not finite, an unknown method, or no consistent arm.
     """
     pulls = [0.0 if known is None else known.regularisation]
-    return estimates(regressor, torque, layout, rows_per_sample, known, method, base, progress, pulls, real)[
-        0
-    ]
+    return estimates(regressor, torque, layout, rows_per_sample, known, method, base, progress, pulls, real)[0]
 
 
 def estimates(
@@ -196,12 +194,7 @@ def estimates(
 
 
 def _check(
-    regressor: FloatArray,
-    torque: FloatArray,
-    layout: ParameterLayout,
-    channels: int,
-    known: Known,
-    method: str,
+    regressor: FloatArray, torque: FloatArray, layout: ParameterLayout, channels: int, known: Known, method: str
 ) -> int:
     """Number of parameters."""
     if method not in METHODS:
@@ -231,9 +224,9 @@ def never_negative(layout: ParameterLayout, known: Known) -> NDArray[np.int64]:
         layout: of the first parameters.
         known: about the arm.
     """
-    return np.concatenate(
-        [layout.never_negative[layout.n :], np.array(known.never_negative, np.int64)]
-    ).astype(np.int64)
+    return np.concatenate([layout.never_negative[layout.n :], np.array(known.never_negative, np.int64)]).astype(
+        np.int64
+    )
 
 
 def _triangle(blocks: Iterable[FloatArray], columns: int) -> FloatArray:
@@ -262,10 +255,7 @@ def _by_channel(
 ) -> FloatArray:
     """(c,) of the residuals of each channel's equations; 0 where it has none."""
     return np.array(
-        [
-            of(residual[c::channels][real[c::channels]]) if real[c::channels].any() else 0.0
-            for c in range(channels)
-        ]
+        [of(residual[c::channels][real[c::channels]]) if real[c::channels].any() else 0.0 for c in range(channels)]
     )
 
 
@@ -306,9 +296,7 @@ def _reweighted(
     return sigma, roots
 
 
-def _normal_solution(
-    columns: FloatArray, target: FloatArray, shares: FloatArray, start: FloatArray
-) -> FloatArray:
+def _normal_solution(columns: FloatArray, target: FloatArray, shares: FloatArray, start: FloatArray) -> FloatArray:
     """Weighted least squares by normal equations in columns of size one, from start where the log does not say."""
     weighted = columns * shares[:, None]
     gram = weighted.T @ weighted
@@ -365,19 +353,12 @@ def _covariance(
 
 
 def _standard(
-    method: str,
-    fit: Fit,
-    layout: ParameterLayout,
-    nominal: FloatArray,
-    fixed: NDArray[np.bool_],
-    known: Known,
+    method: str, fit: Fit, layout: ParameterLayout, nominal: FloatArray, fixed: NDArray[np.bool_], known: Known
 ) -> FloatArray:
     """Standard parameters by a method."""
     if method in ("ols", "wls"):
         theta = nominal.copy()
-        theta[~fixed] += (np.linalg.pinv(fit.matrix) @ (fit.values - fit.matrix @ np.where(fixed, 0, theta)))[
-            ~fixed
-        ]
+        theta[~fixed] += (np.linalg.pinv(fit.matrix) @ (fit.values - fit.matrix @ np.where(fixed, 0, theta)))[~fixed]
         return theta
     never = never_negative(layout, known)
     sdp = fit_consistent(fit, layout, nominal, fixed, never, known.boxes, known.regularisation)
@@ -397,9 +378,7 @@ def _log_cholesky(
             begin.append(log_cholesky(nominal[layout.link(j)]))
         except ParameterError:
             begin.append(log_cholesky(start[layout.link(j)]))
-    others = np.setdiff1d(
-        np.flatnonzero(~fixed), np.concatenate([np.arange(layout.links.stop), np.zeros(0, int)])
-    )
+    others = np.setdiff1d(np.flatnonzero(~fixed), np.concatenate([np.arange(layout.links.stop), np.zeros(0, int)]))
     low = np.where(np.isin(others, never), 0.0, -np.inf)
     z0 = np.concatenate([*begin, np.maximum(first[others], low)])
 

@@ -236,17 +236,11 @@ def choose(
                 continue
             after, values = judged([*chosen, k])
             taken = [*chosen, k]
-            if any(
-                value < 0.0 and not columns[c].signed for c, value in zip(taken, values[nb:], strict=True)
-            ):
+            if any(value < 0.0 and not columns[c].signed for c, value in zip(taken, values[nb:], strict=True)):
                 continue
             gain = 1.0 - after[column.row] / max(before[column.row], 1e-300)
             worse = np.sum(np.maximum(after / np.maximum(before, 1e-300) - 1.0, 0.0))
-            if (
-                gain > _WORTH
-                and gain - worse > best
-                and before[column.row] > 1e-20 * judges[column.row][-1, -1]
-            ):
+            if gain > _WORTH and gain - worse > best and before[column.row] > 1e-20 * judges[column.row][-1, -1]:
                 best, found = gain - worse, k
         if found < 0:
             break

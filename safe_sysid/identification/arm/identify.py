@@ -138,15 +138,11 @@ def identify_samples(
     real, judged = (~at_rest(part).ravel() for part in (samples, held_out))
     if len(torque) < regressor.shape[1]:
         expected = f"at least {regressor.shape[1]} equations"
-        raise ParameterError(
-            f"{len(samples)} samples of {len(mechanism.actuated)} motors: expected {expected}"
-        )
+        raise ParameterError(f"{len(samples)} samples of {len(mechanism.actuated)} motors: expected {expected}")
     told(0.2)
     rows, nominal = len(mechanism.actuated), mechanism.theta_nominal
     fixed = _fixed(mechanism, choices)
-    first = estimate(
-        regressor, torque, mechanism.layout, rows, Known(nominal, fixed), method="wls", real=real
-    )
+    first = estimate(regressor, torque, mechanism.layout, rows, Known(nominal, fixed), method="wls", real=real)
     told(0.4)
     columns: list[Column] = []
     if choices.further:
@@ -176,14 +172,9 @@ def identify_samples(
     drawn = (other[:, :size] @ nominal).reshape(-1, rows)
     names = mechanism.actuated_names
     acted = mechanism.actuated
-    left = diagnose_residuals(
-        residual, modelled, motions[1].q[:, acted], held_out.qd, held_out.qdd, names, counts
-    )
+    left = diagnose_residuals(residual, modelled, motions[1].q[:, acted], held_out.qd, held_out.qdd, names, counts)
     words = [*parameter_words(mechanism.layout, mechanism.joint_names), *(column.words for column in columns)]
-    units = [
-        *parameter_units(mechanism.layout, mechanism.kinematics.sliding),
-        *(column.unit for column in columns),
-    ]
+    units = [*parameter_units(mechanism.layout, mechanism.kinematics.sliding), *(column.unit for column in columns)]
     open_ones: list[Unexcited] = []
     if not mechanism.closures:
         speed = np.maximum(np.quantile(np.abs(samples.qd), 0.95, axis=0), _SPEED)
@@ -270,15 +261,11 @@ def _further(
     """Columns that held-out samples ask for, for samples and held-out ones."""
     tried = candidates(mechanism)
     extra = [
-        columns_of(
-            tried, mechanism, motion, _load(mechanism, regressor, first.theta), transition, part.direction
-        )
+        columns_of(tried, mechanism, motion, _load(mechanism, regressor, first.theta), transition, part.direction)
         for motion, part, regressor in zip(motions, data, regressors, strict=True)
     ]
     known = np.where(fixed, mechanism.theta_nominal, 0.0)
-    targets = [
-        part.torque.ravel() - regressor @ known for part, regressor in zip(data, regressors, strict=True)
-    ]
+    targets = [part.torque.ravel() - regressor @ known for part, regressor in zip(data, regressors, strict=True)]
     shares = np.sqrt(first.weights) / np.tile(first.sigma, len(data[0])) * real[0]
     independent = first.base.independent
     chosen = choose(
@@ -304,9 +291,7 @@ def _pulled(
     if choices.method in ("ols", "wls"):
         pulls = pulls[:1]
     found: list[tuple[float, ArmEstimate, float]] = []
-    results = estimates(
-        regressor, torque, mechanism.layout, rows, known, choices.method, pulls=pulls, real=real[0]
-    )
+    results = estimates(regressor, torque, mechanism.layout, rows, known, choices.method, pulls=pulls, real=real[0])
     for pull, result in zip(pulls, results, strict=True):
         residual = np.where(real[1], measured - other @ result.theta, 0.0).reshape(-1, rows)
         score = float(np.mean(np.sqrt(np.mean(residual**2, axis=0)) / np.maximum(result.sigma, 1e-12)))
@@ -329,11 +314,7 @@ def _open_regressor(
 
 
 def _collisions(
-    samples: ArmData,
-    found: ArmEstimate,
-    residual: FloatArray,
-    real: NDArray[np.bool_],
-    mechanism: Mechanism,
+    samples: ArmData, found: ArmEstimate, residual: FloatArray, real: NDArray[np.bool_], mechanism: Mechanism
 ) -> list[tuple[float, float, int]]:
     """Stretches in which most torques of a motor are far from any that the arm needs: something touched it.
 

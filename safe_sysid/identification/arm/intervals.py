@@ -189,9 +189,7 @@ def _pieces(logs: Sequence[Measurements], lengths: Sequence[float], model: Robot
     return found
 
 
-def _in_turn(
-    make: Callable[[_Piece], list[MomentumRows]], pieces: Sequence[_Piece]
-) -> Iterator[list[MomentumRows]]:
+def _in_turn(make: Callable[[_Piece], list[MomentumRows]], pieces: Sequence[_Piece]) -> Iterator[list[MomentumRows]]:
     """What is made of each piece, in order; some pieces ahead on the other processors, which kernels leave free."""
     workers = os.cpu_count() or 1
     with ThreadPoolExecutor(workers) as pool:
@@ -212,9 +210,7 @@ class _Bounds:
     def __init__(self, prior: ParameterBox, base: BaseParameters) -> None:
         self.base, self.prior, self.equations = base, prior, 0
         matrix = base.matrix
-        self._set = FeasibleSet(
-            prior, _MAX_ROWS, None, "lp", rounds=_ROUNDS, improvement=_SMALL, functionals=matrix
-        )
+        self._set = FeasibleSet(prior, _MAX_ROWS, None, "lp", rounds=_ROUNDS, improvement=_SMALL, functionals=matrix)
         self._first = self._set.unknowns
         nothing = FeasibleSet(prior, functionals=matrix)
         start = nothing.bound(self._first + np.arange(len(base)), prior)
@@ -253,10 +249,7 @@ class _Bounds:
                     f"false{where}"
                 )
             for k, i in enumerate(asked.tolist()):
-                for side, better in (
-                    (0, bounds.lower[k] > self.lower[i]),
-                    (1, bounds.upper[k] < self.upper[i]),
-                ):
+                for side, better in ((0, bounds.lower[k] > self.lower[i]), (1, bounds.upper[k] < self.upper[i])):
                     if not better or bounds.rows is None or bounds.row_multipliers is None:
                         continue
                     y = bounds.row_multipliers[k + side * len(asked)]

@@ -117,9 +117,7 @@ def needed_errors(
     return NeededErrors(errors.torque_rel, np.maximum(missing, 0.0), checked, theta, count, worst)
 
 
-def _equations(
-    model: RobotModel, errors: MeasurementErrors, logs: Sequence[Measurements]
-) -> Iterator[MomentumRows]:
+def _equations(model: RobotModel, errors: MeasurementErrors, logs: Sequence[Measurements]) -> Iterator[MomentumRows]:
     for log in logs:
         stream = MomentumStream(model, errors, default_windows(model, errors))
         for at in range(0, len(log), _CHUNK):
@@ -152,9 +150,7 @@ def _sides(
     return np.column_stack([matrix, error, right])
 
 
-def _program(
-    sides: FloatArray, middle: FloatArray, scale: FloatArray, n: int
-) -> tuple[FloatArray, FloatArray]:
+def _program(sides: FloatArray, middle: FloatArray, scale: FloatArray, n: int) -> tuple[FloatArray, FloatArray]:
     """Theta and a that satisfy the sides that are known."""
     size = len(middle)
     for method in ("highs", "highs-ipm", "highs-ds"):

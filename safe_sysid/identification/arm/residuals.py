@@ -78,9 +78,7 @@ def diagnose_residuals(
         shares = {key: _explained(centred, values, independent) for key, values in of.items()}
         worst = sorted(shares, key=lambda key: -shares[key])
         missing = tuple(
-            f"{100.0 * shares[key]:.0f} % depends on {key}: {_MISSING[key]}"
-            for key in worst
-            if shares[key] > _WORD
+            f"{100.0 * shares[key]:.0f} % depends on {key}: {_MISSING[key]}" for key in worst if shares[key] > _WORD
         )
         found.append(ResidualFinding(name, float(np.sqrt(np.mean(x**2))), correlation, shares, missing))
     return found

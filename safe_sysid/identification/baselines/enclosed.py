@@ -32,9 +32,7 @@ FloatArray = NDArray[np.float64]
 Sides = tuple[FloatArray, ...]
 _EPS = 2.0**-52
 _TINY = 1e-300
-_EXP = (
-    1e-14  # relative error of numpy's exp, taken far larger than the few units in the last place that it has
-)
+_EXP = 1e-14  # relative error of numpy's exp, taken far larger than the few units in the last place that it has
 
 
 class BallMatrix:
@@ -113,10 +111,7 @@ def interval_map(lower: FloatArray, upper: FloatArray) -> tuple[BallMatrix, Ball
             second[(slice(None), k, k, *place)] = value
         else:
             corners = [a * s for a in alpha for s in (lower[k], upper[k])]
-            value = (
-                float(np.nextafter(min(corners), -np.inf)),
-                float(np.nextafter(max(corners), np.inf)),
-            )
+            value = (float(np.nextafter(min(corners), -np.inf)), float(np.nextafter(max(corners), np.inf)))
             slope = alpha
         u[(slice(None), *place)] = value
         first[(slice(None), k, *place)] = slope
@@ -140,9 +135,7 @@ def _to_theta(j: BallMatrix) -> BallMatrix:
     return BallMatrix(mid, rad * (1.0 + 64.0 * _EPS) + _TINY)
 
 
-def linear_bounds(
-    problem: Regression, arm: Sides, payload: Sides
-) -> tuple[FloatArray, FloatArray, str | None]:
+def linear_bounds(problem: Regression, arm: Sides, payload: Sides) -> tuple[FloatArray, FloatArray, str | None]:
     """Rigorous interval of theta_e by a left inverse A of Y: ``A U + (I - A Y) theta_e``.
 
     Args:
@@ -160,11 +153,7 @@ def linear_bounds(
     through = (inverse @ BallMatrix(problem.arm)) @ arm_box[:, None]
     total = response - through + residual @ payload_box[:, None]
     lower, upper = total[:, 0].sides()
-    return (
-        lower,
-        upper,
-        None if problem.proved else "not proved: the equations' errors are not all in their slack",
-    )
+    return (lower, upper, None if problem.proved else "not proved: the equations' errors are not all in their slack")
 
 
 def enclosed_bounds(
@@ -185,10 +174,7 @@ def enclosed_bounds(
     if not problem.proved:
         return (*fail, "not proved: the equations' errors are not all in their slack")
     if answer.boundary:
-        return (
-            *fail,
-            "not proved: the estimate is on the boundary, where no minimiser in log-Cholesky form exists",
-        )
+        return (*fail, "not proved: the estimate is on the boundary, where no minimiser in log-Cholesky form exists")
     scale = np.sqrt(np.mean(problem.payload**2)) * np.sqrt(len(problem))
     rows = BallMatrix(problem.payload / scale)  # rounding of the scaled rows: see below
     rounded = BallMatrix(rows.mid, np.abs(rows.mid) * _EPS)
@@ -201,9 +187,7 @@ def enclosed_bounds(
     columns = BallMatrix(problem.arm / scale, np.abs(problem.arm / scale) * _EPS)
     slack = problem.slack / scale * (1.0 + 2.0 * _EPS)
     # Y^T dU/dm per unit of each perturbation: torque of each row, then each arm parameter about its midpoint.
-    by_row = BallMatrix(
-        rounded.T.mid * slack, rounded.T.rad * slack + 2.0 * _EPS * rounded.T.size * slack + _TINY
-    )
+    by_row = BallMatrix(rounded.T.mid * slack, rounded.T.rad * slack + 2.0 * _EPS * rounded.T.size * slack + _TINY)
     through = rounded.T @ columns
     by_arm = BallMatrix(
         through.mid * arm_box.rad, through.rad * arm_box.rad + 4.0 * _EPS * through.size * arm_box.rad + _TINY
@@ -251,12 +235,7 @@ def _hessian(slope: BallMatrix, curve: BallMatrix, gram: BallMatrix, g: BallMatr
 
 
 def _mean_value(
-    at: BallMatrix,
-    slope: BallMatrix,
-    c: BallMatrix,
-    magnitude: FloatArray,
-    effect: BallMatrix,
-    gradient: BallMatrix,
+    at: BallMatrix, slope: BallMatrix, c: BallMatrix, magnitude: FloatArray, effect: BallMatrix, gradient: BallMatrix
 ) -> tuple[FloatArray, FloatArray]:
     """``P(c) + P'(E) H(E)^-1 (..)``: with ``|H^-1 w - C w| <= (I - |B|)^-1 |B| |C w|`` for each perturbation."""
     # P'(E) on the right belongs to d^2 J/dm d eta at the same intermediate point as H: enclosed over E as well.

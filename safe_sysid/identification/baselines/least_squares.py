@@ -79,9 +79,7 @@ def fit_ols(matrix: FloatArray, target: FloatArray) -> LeastSquaresFit:
     """
     rows, unknowns = matrix.shape
     if rows <= unknowns:
-        raise ParameterError(
-            f"{rows} equations for {unknowns} parameters: expected more equations than parameters"
-        )
+        raise ParameterError(f"{rows} equations for {unknowns} parameters: expected more equations than parameters")
     scale = np.linalg.norm(matrix, axis=0)
     scale = np.where(scale > 0.0, scale, 1.0)
     q, r = np.linalg.qr(matrix / scale)
@@ -93,11 +91,7 @@ def fit_ols(matrix: FloatArray, target: FloatArray) -> LeastSquaresFit:
 
 
 def fit_irls(
-    matrix: FloatArray,
-    target: FloatArray,
-    group: NDArray[np.int64],
-    iterations: int = 100,
-    tolerance: float = 1e-9,
+    matrix: FloatArray, target: FloatArray, group: NDArray[np.int64], iterations: int = 100, tolerance: float = 1e-9
 ) -> LeastSquaresFit:
     """Huber's estimate with one unknown scale per group (joint), both iterated together.
 

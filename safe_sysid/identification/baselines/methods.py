@@ -10,12 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.errors import ParameterError
-from safe_sysid.identification.baselines.least_squares import (
-    LeastSquaresFit,
-    check_confidence,
-    fit_irls,
-    fit_ols,
-)
+from safe_sysid.identification.baselines.least_squares import LeastSquaresFit, check_confidence, fit_irls, fit_ols
 from safe_sysid.identification.baselines.recursive import RecursiveLeastSquares
 from safe_sysid.identification.baselines.regression import Regression, proved_regression, split
 from safe_sysid.identification.baselines.result import BaselineResult
@@ -81,9 +76,7 @@ def estimate_with(
         fit = _recursive(model, problem, response, window, **options)
     else:
         columns = np.hstack([problem.payload, _friction(model, errors, problem)])
-        fit = (
-            fit_ols(columns, response) if method == "ols" else fit_irls(columns, response, problem.joint)
-        ).first(10)
+        fit = (fit_ols(columns, response) if method == "ols" else fit_irls(columns, response, problem.joint)).first(10)
     half = fit.half_widths(confidence)
     message = _UNPROVED.format(share=100.0 * confidence, more=" per joint" if method == "irls" else "")
     if not fit.converged:
@@ -105,11 +98,7 @@ def estimate_with(
 def _friction(model: RobotModel, errors: MeasurementErrors, problem: Regression) -> FloatArray:
     """(M, F) columns of friction and offsets, beside the nominal ones, as far as the motion tells them apart."""
     layout = model.layout
-    blocks = (
-        (layout.offset,)
-        if errors.torque_source == "link"
-        else (layout.coulomb, layout.viscous, layout.offset)
-    )
+    blocks = (layout.offset,) if errors.torque_source == "link" else (layout.coulomb, layout.viscous, layout.offset)
     columns = split(np.arange(layout.size, dtype=np.float64), model.arm_prior)[1]
     kept = problem.payload
     for block in blocks:

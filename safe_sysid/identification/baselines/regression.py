@@ -103,9 +103,7 @@ def euler_regression(
             some = min(step, count - first)
             parts.append(_euler_rows(model, errors, run[first * h : (first + some) * h + 1], h, some))
     if not parts:
-        raise ParameterError(
-            f"log of {len(measurements)} samples: expected at least one window of {window:g} s"
-        )
+        raise ParameterError(f"log of {len(measurements)} samples: expected at least one window of {window:g} s")
     matrix, target, slack = (np.concatenate([part[i] for part in parts]) for i in range(3))
     payload, arm = split(matrix, model.arm_prior)
     return Regression(payload, arm, target, slack, np.tile(np.arange(n), len(target) // n), False)
@@ -137,8 +135,6 @@ def proved_regression(
     box = model.arm_prior
     rows = MomentumStream(model, errors, (window,)).push(measurements, box)
     if rows is None:
-        raise ParameterError(
-            f"log of {len(measurements)} samples: expected at least one window of {window:g} s"
-        )
+        raise ParameterError(f"log of {len(measurements)} samples: expected at least one window of {window:g} s")
     payload, arm = split(rows.matrix, box)
     return Regression(payload, arm, rows.target.copy(), rows.slack.copy(), rows.joint.copy(), True)

@@ -58,9 +58,7 @@ class BaselineResult:
                 f"{self.method}: lower = {self.lower.tolist()}: expected at most upper = {self.upper.tolist()}"
             )
         if self.guaranteed and self.confidence is not None:
-            raise ParameterError(
-                f"{self.method}: guaranteed with confidence {self.confidence!r}: expected one of both"
-            )
+            raise ParameterError(f"{self.method}: guaranteed with confidence {self.confidence!r}: expected one of both")
 
     @property
     def half_widths(self) -> FloatArray:

@@ -30,22 +30,12 @@ from numpy.typing import NDArray
 
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.baselines.enclosed import enclosed_bounds, linear_bounds
-from safe_sysid.identification.baselines.regression import (
-    Regression,
-    euler_regression,
-    proved_regression,
-    split,
-)
+from safe_sysid.identification.baselines.regression import Regression, euler_regression, proved_regression, split
 from safe_sysid.identification.baselines.result import BaselineResult
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.estimates.log_cholesky_map import log_cholesky_derivatives
-from safe_sysid.identification.estimates.newton import (
-    LogCholeskyAnswer,
-    ball,
-    cost_and_derivatives,
-    fit_log_cholesky,
-)
+from safe_sysid.identification.estimates.newton import LogCholeskyAnswer, ball, cost_and_derivatives, fit_log_cholesky
 from safe_sysid.identification.estimates.quadratic import Quadratic
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import is_consistent
@@ -134,8 +124,7 @@ def estimate_sensitivity(
     payload_box, arm_box = (
         tuple(side)
         for side in zip(
-            *(split(side, model.arm_prior) for side in (model.arm_prior.lower, model.arm_prior.upper)),
-            strict=True,
+            *(split(side, model.arm_prior) for side in (model.arm_prior.lower, model.arm_prior.upper)), strict=True
         )
     )
     rows_done = time.perf_counter()
@@ -146,9 +135,7 @@ def estimate_sensitivity(
     if published:
         # m's interval need not be centred at the nominal: a half width about the nominal that covers it.
         radius = np.maximum(arm_box[1] - theta_r, theta_r - arm_box[0])
-        half, regular = theorem_13(
-            problem, answer, theta_r, radius, per_row=variant == "per_row", paper=paper
-        )
+        half, regular = theorem_13(problem, answer, theta_r, radius, per_row=variant == "per_row", paper=paper)
         lower, upper = answer.theta - half, answer.theta + half
         message = _PAPER + ("" if regular else "; Hessian not positive definite")
         if not answer.converged:
@@ -159,10 +146,7 @@ def estimate_sensitivity(
             message += "; estimate on the boundary of the consistent set: the interval collapses there"
     elif variant == "linear":
         lower, upper, proof = linear_bounds(problem, arm_box, payload_box)
-        guaranteed, message = (
-            proof is None,
-            proof or "guaranteed: any left inverse of Y bounds theta_e linearly",
-        )
+        guaranteed, message = (proof is None, proof or "guaranteed: any left inverse of Y bounds theta_e linearly")
     else:
         lower, upper, proof = enclosed_bounds(problem, answer, arm_box, payload_box)
         guaranteed = proof is None

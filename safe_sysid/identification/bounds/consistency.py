@@ -23,15 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.parameters import frozen_array, pseudo_inertia
 
-__all__ = [
-    "CutSet",
-    "box_cuts",
-    "density_cuts",
-    "face_functions",
-    "on_grid",
-    "semidefinite_cuts",
-    "tangent_cuts",
-]
+__all__ = ["CutSet", "box_cuts", "density_cuts", "face_functions", "on_grid", "semidefinite_cuts", "tangent_cuts"]
 
 FloatArray = NDArray[np.float64]
 GRID = 2.0**-20
@@ -66,12 +58,8 @@ class CutSet:
         k = len(self.kind)
         for name, shape in (("u", (k, 4)), ("v", (k, 4)), ("mass", (k,)), ("constant", (k,))):
             value = frozen_array(getattr(self, name), shape, f"CutSet.{name}")
-            if name != "constant" and np.any(
-                (np.abs(value) > _LARGEST) | (value / GRID != np.rint(value / GRID))
-            ):
-                raise ParameterError(
-                    f"CutSet.{name}: expected multiples of {GRID} of size {_LARGEST} at most"
-                )
+            if name != "constant" and np.any((np.abs(value) > _LARGEST) | (value / GRID != np.rint(value / GRID))):
+                raise ParameterError(f"CutSet.{name}: expected multiples of {GRID} of size {_LARGEST} at most")
             object.__setattr__(self, name, value)
         kind = np.array(self.kind, dtype="U16")
         kind.setflags(write=False)
@@ -119,9 +107,7 @@ def semidefinite_cuts(vectors: ArrayLike) -> CutSet:
     return CutSet(v, v, zero, zero, np.full(len(v), "semidefinite"))
 
 
-def face_functions(
-    center: ArrayLike, size: ArrayLike, rotation: ArrayLike, translation: ArrayLike
-) -> FloatArray:
+def face_functions(center: ArrayLike, size: ArrayLike, rotation: ArrayLike, translation: ArrayLike) -> FloatArray:
     """(7, 4) functions that are >= 0 at every point of a box: six faces and 1.
 
     Each is ``a.x + b`` with a on the grid and b so large that it is provably >= 0 at the eight corners, so in the box.
@@ -139,9 +125,7 @@ def face_functions(
     signs = np.array([[a, b, c] for a in (-1.0, 1.0) for b in (-1.0, 1.0) for c in (-1.0, 1.0)])
     corners = (np.asarray(center, float) + signs * half) @ rotation.T + np.asarray(translation, float)
     if not np.max(np.abs(corners)) < 0.25 * _LARGEST:
-        raise ParameterError(
-            f"payload box with corners up to {np.max(np.abs(corners)):g} m: expected below 8 m"
-        )
+        raise ParameterError(f"payload box with corners up to {np.max(np.abs(corners)):g} m: expected below 8 m")
     faces = []
     for axis in rotation.T:
         for sign in (1.0, -1.0):

@@ -46,12 +46,7 @@ def safe_upper(
     c, multipliers = np.asarray(c, float), np.array(multipliers, float)
     with np.errstate(invalid="ignore", over="ignore"):
         side = np.where(multipliers > 0.0, row_upper, row_lower)
-        usable = (
-            np.isfinite(multipliers)
-            & (np.abs(multipliers) < 1e100)
-            & np.isfinite(side)
-            & (multipliers != 0.0)
-        )
+        usable = np.isfinite(multipliers) & (np.abs(multipliers) < 1e100) & np.isfinite(side) & (multipliers != 0.0)
     y, side, rows = multipliers[usable], side[usable], matrix[usable]
     best = _value(c, np.zeros((0, c.size)), y[:0], side[:0], box_lower, box_upper)
     if y.size:

@@ -17,13 +17,7 @@ from safe_sysid.core.layout import UnknownsLayout
 from safe_sysid.identification.bounds.drift import checked_drift, drifting
 from safe_sysid.identification.bounds.dual_bounds import is_proved_empty, safe_lower, safe_upper
 from safe_sysid.identification.bounds.functionals import Functionals
-from safe_sysid.identification.bounds.joint_rows import (
-    LinearBounds,
-    collect,
-    culprit,
-    sides,
-    unscaled_rows,
-)
+from safe_sysid.identification.bounds.joint_rows import LinearBounds, collect, culprit, sides, unscaled_rows
 from safe_sysid.identification.bounds.payload_constraints import PayloadConstraints
 from safe_sysid.identification.bounds.programs import Program
 from safe_sysid.identification.bounds.proof import MARGIN
@@ -88,11 +82,7 @@ class FeasibleSet:
             self._hand = (np.zeros(10), np.zeros(10), np.zeros(10))
             # Without knowledge the hand is no unknown, and rows of a tare could not be used.
         else:
-            self._hand = (
-                payload_constraints.hand_lower,
-                payload_constraints.hand_upper,
-                payload_constraints.opening,
-            )
+            self._hand = (payload_constraints.hand_lower, payload_constraints.hand_upper, payload_constraints.opening)
         self._drifting, self._drift = np.zeros(0, np.int64), np.zeros(0)
         if tare_rows is not None and tare_drift is not None:
             self._drifting, self._drift = drifting(checked_drift(tare_drift, prior.layout), prior.layout)
@@ -107,9 +97,7 @@ class FeasibleSet:
         self._z_lower, self._z_upper = -np.ones(size), np.ones(size)
         width = np.where(self._free, self._scale, 0.0)
         self._functionals = Functionals(functionals, prior.size, self._scale, width)
-        self._solver = WorkingSet(
-            self._mid, width, tolerance, self._layout, self._drifting, self._functionals.scaled
-        )
+        self._solver = WorkingSet(self._mid, width, tolerance, self._layout, self._drifting, self._functionals.scaled)
         self.rows = MomentumRows.none(prior.size).with_constants(self._layout.further)
         # For screening only: what is broken is found in single precision, in half the time and memory.
         self._screen = np.empty((0, size), np.float32)
@@ -222,11 +210,7 @@ class FeasibleSet:
             program
             for k, program in enumerate(programs)
             if program in self._proved
-            and (
-                lower[k // 2] >= self._proved[program]
-                if program[1] > 0
-                else upper[k // 2] <= self._proved[program]
-            )
+            and (lower[k // 2] >= self._proved[program] if program[1] > 0 else upper[k // 2] <= self._proved[program])
         }
         answers = self._solve(programs, settled)
         solved, proofs = 0, []
@@ -300,9 +284,7 @@ class FeasibleSet:
                     return answers
                 self._vertices[program] = found.z
                 value, width = self._functionals.of_vertex(program, found.z, self._z_lower, self._z_upper)
-                small = (
-                    value - values[program] < self._improvement * width and attempt >= _PATIENCE[self._method]
-                )
+                small = value - values[program] < self._improvement * width and attempt >= _PATIENCE[self._method]
                 values[program] = value
                 if not small:
                     points.append((program, found.z))

@@ -44,9 +44,7 @@ class Functionals:
         size = len(self._scale)
         return float(self._scale[index] if index < size else self._reach[index - size])
 
-    def of_vertex(
-        self, program: Program, z: FloatArray, lower: FloatArray, upper: FloatArray
-    ) -> tuple[float, float]:
+    def of_vertex(self, program: Program, z: FloatArray, lower: FloatArray, upper: FloatArray) -> tuple[float, float]:
         """The solver's objective at a vertex, and by how much it varies in the box of scaled unknowns.
 
         Args:

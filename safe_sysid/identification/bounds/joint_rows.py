@@ -15,15 +15,7 @@ from safe_sysid.core.layout import UnknownsLayout
 from safe_sysid.identification.bounds.consistency import CutSet
 from safe_sysid.identification.equations.momentum import MomentumRows
 
-__all__ = [
-    "LinearBounds",
-    "Proof",
-    "collect",
-    "culprit",
-    "cut_rows",
-    "sides",
-    "unscaled_rows",
-]
+__all__ = ["LinearBounds", "Proof", "collect", "culprit", "cut_rows", "sides", "unscaled_rows"]
 
 FloatArray = NDArray[np.float64]
 #: Which bound it proves (first K lower ones), multipliers, and the origin of each: a kept row, or -1 - index of a cut.
@@ -86,10 +78,7 @@ def cut_rows(cuts: CutSet, x: UnknownsLayout) -> FloatArray:
 
 
 def sides(
-    rows: MomentumRows,
-    cuts: CutSet,
-    origin: NDArray[np.int64],
-    drifting: NDArray[np.int64] = _NONE,
+    rows: MomentumRows, cuts: CutSet, origin: NDArray[np.int64], drifting: NDArray[np.int64] = _NONE
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Matrix (M, X) and sides (M,), rounded outward, of rows and cuts by ``origin`` (M,)."""
     mine = origin >= 0
@@ -105,9 +94,7 @@ def sides(
     return matrix, lower, upper
 
 
-def culprit(
-    rows: MomentumRows, cuts: CutSet, origin: NDArray[np.int64], y: FloatArray
-) -> tuple[int, tuple[str, ...]]:
+def culprit(rows: MomentumRows, cuts: CutSet, origin: NDArray[np.int64], y: FloatArray) -> tuple[int, tuple[str, ...]]:
     """Row with the largest part in a proof of emptiness (-1 if none takes part), and the kinds of cuts in it."""
     mine = origin >= 0
     kinds = tuple(sorted({str(kind) for kind in cuts.kind[-1 - origin[~mine & (y != 0.0)]]}))

@@ -137,7 +137,5 @@ def _tangents(theta_p: FloatArray, tolerance: float, box: PayloadBox) -> CutSet:
         area = float(np.prod(np.delete(box.size, axis)))
         moment = np.einsum("ki,kp,pij,kj->k", functions, theta_p, _UNITS, functions)
         broken = moment < mass**3 / (12.0 * (box.density * area) ** 2) * (1.0 - tolerance)
-        parts.append(
-            tangent_cuts(functions[broken], np.full(int(broken.sum()), area), mass[broken], box.density)
-        )
+        parts.append(tangent_cuts(functions[broken], np.full(int(broken.sum()), area), mass[broken], box.density))
     return CutSet.concatenate(parts)

@@ -18,10 +18,7 @@ FloatArray = NDArray[np.float64]
 #: Index of the variable, or number of variables plus that of an objective; +1 to minimise it, -1 to maximise it.
 Program = tuple[int, float]
 _ITERATIONS = 1000  # of one run of the solver: not a clock, the same result on any machine
-_START, _IPM_WORK = (
-    15,
-    1000,
-)  # what starting a run and one of the interior-point method count for, in iterations
+_START, _IPM_WORK = (15, 1000)  # what starting a run and one of the interior-point method count for, in iterations
 _LARGEST = 1e12  # the solver refuses rows with larger numbers; it is not trusted anyway
 _BASIC = highspy.HighsBasisStatus.kBasic
 
@@ -63,10 +60,7 @@ class Programs:
             ("run_crossover", "off"),
             # The rows are scaled already. HiGHS' own scaling makes simplex stall on them: 3 to 10 times the iterations.
             ("simplex_scale_strategy", 0),
-            (
-                "simplex_dual_edge_weight_strategy",
-                1,
-            ),  # exact weights cost more than they save from a good basis
+            ("simplex_dual_edge_weight_strategy", 1),  # exact weights cost more than they save from a good basis
             ("dual_simplex_cost_perturbation_multiplier", 0.0),  # the caller perturbs the rows
             ("simplex_iteration_limit", _ITERATIONS),
         ):

@@ -59,9 +59,7 @@ class WorkingSet:
         # Noise that sits on its bounds makes the truth a vertex where hundreds of rows meet, and simplex stall: the
         # solver gets rows wider by a little, each by another amount. What its multipliers prove is read off true rows.
         wider = 1.0 + _WIDER * self._random.uniform(0.5, 1.0, (2, len(rows)))
-        self.programs.add_rows(
-            matrix * self._scale / rows.slack[:, None], target - wider[0], target + wider[1]
-        )
+        self.programs.add_rows(matrix * self._scale / rows.slack[:, None], target - wider[0], target + wider[1])
         self.origin = np.concatenate([self.origin, index])
 
     def take_in_cuts(

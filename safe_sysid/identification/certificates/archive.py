@@ -23,15 +23,7 @@ from safe_sysid.input_limits import ARRAY_ERRORS, check_archive, read_array_head
 from safe_sysid.robot.model import MAX_JOINTS
 from safe_sysid.whole_files import replacing, write_text
 
-__all__ = [
-    "CertificateError",
-    "check_common",
-    "is_count",
-    "is_hash",
-    "is_log",
-    "read_arrays",
-    "write_files",
-]
+__all__ = ["CertificateError", "check_common", "is_count", "is_hash", "is_log", "read_arrays", "write_files"]
 
 _MAX_ARRAYS = 1 << 30  # bytes, unpacked
 _MAX_COUNT = 200_000  # rows, cuts, combinations
@@ -64,17 +56,11 @@ def write_files(path: Path, arrays: dict[str, Any], header: Callable[[str], dict
         text = _LIST.sub(lambda found: "[" + " ".join(found.group(1).split()) + "]", text)
         write_text(path, text + "\n")
     except OSError as error:
-        raise CertificateError(
-            f"{path.with_suffix('')}: cannot be written: {error.strerror or error}"
-        ) from error
+        raise CertificateError(f"{path.with_suffix('')}: cannot be written: {error.strerror or error}") from error
 
 
 def read_arrays(
-    path: Path,
-    digest: str,
-    n: int,
-    table: Mapping[str, tuple[str, tuple[str | int, ...]]],
-    unknowns: int = 0,
+    path: Path, digest: str, n: int, table: Mapping[str, tuple[str, tuple[str | int, ...]]], unknowns: int = 0
 ) -> dict[str, NDArray[Any]]:
     """Arrays of a certificate, each checked before memory is taken.
 
@@ -127,9 +113,7 @@ def _read_array(
             raise CertificateError(f"{path}: array {name!r} has a bad header: {str(error)[:100]}") from None
         good = dtype.kind == kinds and (kinds == "U" or dtype.itemsize == 8) and dtype.itemsize <= 64
         if dtype.hasobject or not good or dtype.byteorder == ">":
-            raise CertificateError(
-                f"{path}: array {name!r} has type {dtype}: expected kind {kinds!r}, 8 bytes"
-            )
+            raise CertificateError(f"{path}: array {name!r} has type {dtype}: expected kind {kinds!r}, 8 bytes")
         if len(found) == len(shape):
             for length, symbol in zip(found, shape, strict=True):
                 if isinstance(symbol, str) and symbol not in known and 0 <= length <= _MAX_COUNT:
@@ -160,9 +144,7 @@ def check_common(need: Callable[[bool, str, str], None], header: Mapping[str, An
     urdf = robot.get("urdf") if isinstance(robot, dict) else None
     names = urdf.get("joint_names") if isinstance(urdf, dict) else None
     need(
-        isinstance(names, list)
-        and 1 <= len(names) <= MAX_JOINTS
-        and all(isinstance(name, str) for name in names),
+        isinstance(names, list) and 1 <= len(names) <= MAX_JOINTS and all(isinstance(name, str) for name in names),
         "robot.urdf.joint_names",
         f"1 to {MAX_JOINTS} names",
     )

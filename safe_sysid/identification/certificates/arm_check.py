@@ -17,22 +17,9 @@ from numpy.typing import NDArray
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.certificates.archive import CertificateError
 from safe_sysid.identification.certificates.arm_file import ArmCertificate
-from safe_sysid.identification.certificates.dual import (
-    LARGEST_MULTIPLIER,
-    combination_lower,
-    combination_upper,
-)
-from safe_sysid.identification.certificates.robot_identity import (
-    errors_from_json,
-    robot_differences,
-    smaller_errors,
-)
-from safe_sysid.identification.certificates.row_check import (
-    CertificateRefusedError,
-    LogBook,
-    RowChecker,
-    sensed_box,
-)
+from safe_sysid.identification.certificates.dual import LARGEST_MULTIPLIER, combination_lower, combination_upper
+from safe_sysid.identification.certificates.robot_identity import errors_from_json, robot_differences, smaller_errors
+from safe_sysid.identification.certificates.row_check import CertificateRefusedError, LogBook, RowChecker, sensed_box
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
@@ -61,10 +48,7 @@ class ArmVerdict:
 
 
 def check_arm_certificate(
-    certificate: ArmCertificate,
-    model: RobotModel,
-    logs: LogBook,
-    progress: Callable[[float], None] | None = None,
+    certificate: ArmCertificate, model: RobotModel, logs: LogBook, progress: Callable[[float], None] | None = None
 ) -> ArmVerdict:
     """Rebuild every equation and evaluate every bound.
 
@@ -112,9 +96,7 @@ def _check(
     # A sensor's bias is constant in each log, not over all of them.
     wrong = smaller_errors(errors, declared.across_logs() if len(header["logs"]) > 1 else declared)
     if wrong:
-        raise CertificateRefusedError(
-            f"errors: smaller, or other, than the robot's configuration declares: {wrong[0]}"
-        )
+        raise CertificateRefusedError(f"errors: smaller, or other, than the robot's configuration declares: {wrong[0]}")
     prior = model.arm_prior.with_payload(*model.hand_prior)
     box = ParameterBox(prior.lower, prior.upper)
     for side, ours in (("lower", box.lower), ("upper", box.upper)):

@@ -138,9 +138,5 @@ def read_arm_certificate(path: str | Path) -> ArmCertificate:
         need(good, f"parameters[{i}]", "name and unit")
         good = all(type(one.get(key)) in (int, float) for key in ("lower", "upper"))
         need(good, f"parameters[{i}]", "numbers lower and upper")
-        need(
-            one["lower"] == low and one["upper"] == high,
-            f"parameters[{i}]",
-            f"{low!r} and {high!r}, the arrays'",
-        )
+        need(one["lower"] == low and one["upper"] == high, f"parameters[{i}]", f"{low!r} and {high!r}, the arrays'")
     return ArmCertificate(path, header, arrays)

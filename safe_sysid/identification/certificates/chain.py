@@ -15,20 +15,11 @@ from numpy.typing import NDArray
 
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS, UnknownsLayout
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.identification.certificates.cuts import (
-    CUT_KINDS,
-    PayloadDeclaration,
-    cut_coefficients,
-    cut_refusal,
-)
+from safe_sysid.identification.certificates.cuts import CUT_KINDS, PayloadDeclaration, cut_coefficients, cut_refusal
 from safe_sysid.identification.certificates.dual import LARGEST_MULTIPLIER, proved_lower, proved_upper
 from safe_sysid.identification.certificates.file import BoundsCertificate, CertificateError
 from safe_sysid.identification.certificates.interval_arrays import IntervalArray
-from safe_sysid.identification.certificates.robot_identity import (
-    errors_from_json,
-    robot_differences,
-    smaller_errors,
-)
+from safe_sysid.identification.certificates.robot_identity import errors_from_json, robot_differences, smaller_errors
 from safe_sysid.identification.certificates.row_check import (
     CertificateRefusedError,
     LogBook,
@@ -252,9 +243,7 @@ class ChainChecker:
             self._apart.add((empty.sha256, run.sha256))
         return logs
 
-    def _prove(
-        self, certificate: BoundsCertificate, box: ParameterBox, lower: FloatArray, upper: FloatArray
-    ) -> float:
+    def _prove(self, certificate: BoundsCertificate, box: ParameterBox, lower: FloatArray, upper: FloatArray) -> float:
         header, arrays = certificate.header, certificate.arrays
         if np.any(~(arrays["lower"] <= arrays["upper"])):
             raise CertificateRefusedError("bounds: expected lower <= upper")
@@ -286,9 +275,7 @@ class ChainChecker:
         spare = np.inf
         for k in range(10):
             lower[k] = proved_lower(at + k, rows, sides, y[k], cuts, constants, multipliers[k], edges)
-            upper[k] = proved_upper(
-                at + k, rows, sides, y[10 + k], cuts, constants, multipliers[10 + k], edges
-            )
+            upper[k] = proved_upper(at + k, rows, sides, y[10 + k], cuts, constants, multipliers[10 + k], edges)
             if not lower[k] <= upper[k]:
                 raise CertificateRefusedError(
                     f"{PAYLOAD_NAMES[k]}: proved >= {float(lower[k])!r} and <= {float(upper[k])!r} {PAYLOAD_UNITS[k]}: "
@@ -328,9 +315,7 @@ class ChainChecker:
             mass, constant = float(arrays["cut_mass"][k]), float(arrays["cut_constant"][k])
             kind = str(arrays["cut_kind"][k])
             if kind not in CUT_KINDS:
-                raise CertificateRefusedError(
-                    f"cut {k}: kind {kind!r}, expected one of {', '.join(CUT_KINDS)}"
-                )
+                raise CertificateRefusedError(f"cut {k}: kind {kind!r}, expected one of {', '.join(CUT_KINDS)}")
             why = cut_refusal(u, v, mass, constant, kind, self._payload)
             if why is not None:
                 raise CertificateRefusedError(f"cut {k}: {why}")
@@ -348,9 +333,7 @@ class ChainChecker:
         ):
             if not np.all(inside):
                 k = int(np.argmin(inside))
-                raise CertificateRefusedError(
-                    f"{side} bound of {PAYLOAD_NAMES[k]}: outside the preceding box"
-                )
+                raise CertificateRefusedError(f"{side} bound of {PAYLOAD_NAMES[k]}: outside the preceding box")
         self._boxes[seq] = dataclasses.replace(box.with_payload(arrays["lower"], arrays["upper"]), seq=seq)
         self._last_sha256 = certificate.sha256
         self._before = {name: certificate.header[name] for name in ("log", "tare_log")}

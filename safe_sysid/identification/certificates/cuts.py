@@ -118,9 +118,7 @@ def cut_refusal(
             continue
         if declared.corners is None:
             return "box cut, but no payload box is declared"
-        values = (declared.corners * exactly(function[:3])[None, :]).transposed().total() + exactly(
-            function[3]
-        )
+        values = (declared.corners * exactly(function[:3])[None, :]).transposed().total() + exactly(function[3])
         if not np.all(values.lo >= 0.0):
             return f"box cut: {name} is {np.min(values.lo):.3e} at a corner of the declared payload box"
     return None

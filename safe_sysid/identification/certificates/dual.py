@@ -126,9 +126,7 @@ def proved_lower(
     Signs: ``c.x >= sum_i min(y_i lower_i, y_i upper_i) + sum_k lambda_k constant_k + min r.x`` with
     ``r = c - sum_i y_i a_i - sum_k lambda_k g_k``.
     """
-    return -proved_upper(
-        index, rows, sides, -row_multipliers, cuts, constants, cut_multipliers, box, sign=-1.0
-    )
+    return -proved_upper(index, rows, sides, -row_multipliers, cuts, constants, cut_multipliers, box, sign=-1.0)
 
 
 def combination_upper(
@@ -147,9 +145,7 @@ def combination_upper(
     none = np.zeros((0, size, 2)), np.zeros(0), np.zeros(0)
     usable = bool(np.all(np.abs(row_multipliers) < LARGEST_MULTIPLIER))  # NaN is not
     for count in (0, len(rows)) if usable else (0,):
-        value = _upper(
-            np.ascontiguousarray(c), rows[:count], sides[:count], row_multipliers[:count], *none, box
-        )
+        value = _upper(np.ascontiguousarray(c), rows[:count], sides[:count], row_multipliers[:count], *none, box)
         best = min(best, value) if math.isfinite(value) else best
     return best
 

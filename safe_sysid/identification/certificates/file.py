@@ -151,8 +151,7 @@ def write_certificate(
     arrays["row_multipliers"], arrays["cut_multipliers"] = proof.row_multipliers, proof.cut_multipliers
     arrays["box_lower"], arrays["box_upper"] = proof.box.lower, proof.box.upper
     arrays |= {
-        name: getattr(proof, name)
-        for name in ("hand_lower", "hand_upper", "opening", "drift", "lower", "upper")
+        name: getattr(proof, name) for name in ("hand_lower", "hand_upper", "opening", "drift", "lower", "upper")
     }
     try:
         before = None if previous is None else hashlib.sha256(Path(previous).read_bytes()).hexdigest()
@@ -163,9 +162,7 @@ def write_certificate(
     return path
 
 
-def _header(
-    proof: UpdateProof, context: CertificateContext, previous: str | None, arrays: str
-) -> dict[str, Any]:
+def _header(proof: UpdateProof, context: CertificateContext, previous: str | None, arrays: str) -> dict[str, Any]:
     tare = None
     if context.tare_sha256 is not None:
         tare = {"sha256": context.tare_sha256, "samples": context.tare_samples}

@@ -107,9 +107,7 @@ class Slopes(NamedTuple):
     f_left: FloatArray
 
 
-def slopes_at(
-    enclosed: IntervalKinematics, q: FloatArray, qd: FloatArray, theta: FloatArray, rates: bool
-) -> Slopes:
+def slopes_at(enclosed: IntervalKinematics, q: FloatArray, qd: FloatArray, theta: FloatArray, rates: bool) -> Slopes:
     """As :func:`derivatives_at`, of positions alone and with signs; a derivative is linear in theta.
 
     Args:
@@ -190,9 +188,7 @@ def _kernel(
                 for c in range(3):
                     unit[:] = 0.0
                     unit[c] = 1.0
-                    link_motions(
-                        local, steps, axis, unit, sliding, qd[k], link, screws, motions, unit_fall[c]
-                    )
+                    link_motions(local, steps, axis, unit, sliding, qd[k], link, screws, motions, unit_fall[c])
             link_motions(local, steps, axis, gravity, sliding, qd[k], link, screws, motions, fall)
             whole = motions[link]
             for j in range(link + 1):

@@ -93,9 +93,7 @@ def interval_kinematics(kin: Kinematics, own: bool = True) -> IntervalKinematics
     spins = np.array(kin.motors.axis, float).reshape(-1, 3)
     for j, length in zip(kin.motors.joint, np.linalg.norm(spins, axis=1), strict=True):
         if not abs(length - 1.0) <= 1e-14:
-            raise ModelError(
-                f"motor of joint {j}: axis has length {length!r}: expected a unit vector to 1e-14"
-            )
+            raise ModelError(f"motor of joint {j}: axis has length {length!r}: expected a unit vector to 1e-14")
     for j in range(len(axis)):
         defect = float(np.linalg.norm(rotation[j].T @ rotation[j] - np.eye(3)))
         if not (defect <= 1e-14 and np.linalg.det(rotation[j]) > 0.0):
@@ -354,9 +352,7 @@ def columns_kernel(
             link_motions(local, steps, axis, gravity, sliding, qd[k], link, screws, motions, fall)
             for i in range(link + 1):
                 if momentum.shape[0] > 0:
-                    add_columns(
-                        motions[link], screws[i], momentum[k, i, PER_LINK * link : PER_LINK * (link + 1)]
-                    )
+                    add_columns(motions[link], screws[i], momentum[k, i, PER_LINK * link : PER_LINK * (link + 1)])
                 if rate.shape[0] > 0:
                     columns = rate[k, i, PER_LINK * link : PER_LINK * (link + 1)]
                     motion_cross(motions[i], screws[i], turned)
@@ -391,9 +387,7 @@ def _states(n: int, *arrays: FloatArray) -> list[FloatArray]:
 
 
 def _batch(
-    kin: Kinematics,
-    states: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
-    momentum: bool,
+    kin: Kinematics, states: tuple[FloatArray, FloatArray, FloatArray, FloatArray], momentum: bool
 ) -> tuple[FloatArray, FloatArray]:
     n = len(kin.axis)
     q, qd = _states(n, *states)

@@ -146,9 +146,7 @@ class LinkBounds:
         c1 = self._grouped(big_v * big_x, v * big_x + old_v * x) + self._grouped(big_y, y)
         c2 = self._grouped(big_v * x2, v * x2 + old_v * d_x2) + 2.0 * y_x
         q0, q1, q2 = c0[:, :, :1], c1[:, :, :1], c2[:, :, :1]
-        lever = [
-            self._grouped(product, step, self._b) for product, step in ((one, zero), (big_x, x), (x2, d_x2))
-        ]
+        lever = [self._grouped(product, step, self._b) for product, step in ((one, zero), (big_x, x), (x2, d_x2))]
         weight = [self._g * z for z in lever]
 
         def links(z: FloatArray) -> FloatArray:

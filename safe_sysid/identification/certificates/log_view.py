@@ -60,11 +60,7 @@ class LogView:
     """One log with what is declared about it."""
 
     def __init__(
-        self,
-        measurements: Measurements,
-        errors: MeasurementErrors,
-        continuous: NDArray[np.bool_],
-        rate_hz: float,
+        self, measurements: Measurements, errors: MeasurementErrors, continuous: NDArray[np.bool_], rate_hz: float
     ) -> None:
         """Screen the samples: finite, and later than every good one before.
 
@@ -103,9 +99,7 @@ class LogView:
         usual = list(np.sort(np.full(_BEFORE, np.median(first) if first.size else np.inf)))
         order = deque(usual)
         for k, step in zip(good.tolist(), steps.tolist(), strict=False):
-            if (
-                2.0 * usual[_BEFORE // 2] < _GAP * period
-            ):  # two usual steps would pass for one declared period
+            if 2.0 * usual[_BEFORE // 2] < _GAP * period:  # two usual steps would pass for one declared period
                 longest[k] = _GAP * usual[_BEFORE // 2]
             usual.pop(bisect_left(usual, order.popleft()))
             insort(usual, step)
@@ -210,9 +204,7 @@ class LogView:
         use_q = rho_q <= rho_v
         mean = IntervalArray(np.where(use_q, by_q.lo, by_v.lo), np.where(use_q, by_q.hi, by_v.hi))
         rho = np.where(use_q, rho_q, rho_v)
-        reach = (
-            0.5 * a * longest
-        )  # a function with Lipschitz constant A is within A h / 2 of its mean, or of its chord
+        reach = 0.5 * a * longest  # a function with Lipschitz constant A is within A h / 2 of its mean, or of its chord
         away = inflate(reach + rho)
         by_mean = np.maximum(mean.lo, -mean.hi) > inflate(away + e.transition)
         by_ends = np.maximum(by_v.lo, -by_v.hi) > inflate(reach + e.velocity + e.transition)
@@ -222,8 +214,7 @@ class LogView:
             (differ > (rho_q + rho_v) * (1.0 + 2.0 * _ALLOWANCE_REL) + 2.0 * _ALLOWANCE_ABS)
             | (
                 jump
-                > (e.acceleration * longest + 2.0 * e.velocity) * (1.0 + 2.0 * _ALLOWANCE_REL)
-                + 2.0 * _ALLOWANCE_ABS
+                > (e.acceleration * longest + 2.0 * e.velocity) * (1.0 + 2.0 * _ALLOWANCE_REL) + 2.0 * _ALLOWANCE_ABS
             ),
             axis=1,
         )

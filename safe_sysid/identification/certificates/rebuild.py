@@ -295,9 +295,7 @@ class RowRebuilder:
         step = np.arange(low, high)
         near = np.ones(high - low, bool)
         if window.ramp <= 0.0:  # phi only changes at the ends
-            after = window.first + int(
-                np.argmax(~(stamps[window.first : window.last] - stamps[window.first] < need))
-            )
+            after = window.first + int(np.argmax(~(stamps[window.first : window.last] - stamps[window.first] < need)))
             if stamps[window.last - 1] - stamps[window.first] < need:
                 after = window.last
             before = window.last
@@ -323,19 +321,13 @@ def _neighbours(x: IntervalArray) -> tuple[FloatArray, FloatArray]:
     zero = np.zeros((1, 1))
     padded = IntervalArray(np.concatenate([zero, x.lo, zero]), np.concatenate([zero, x.hi, zero]))
     difference = padded[1:] - padded[:-1]
-    same = (
-        (padded.lo[1:] == padded.lo[:-1])
-        & (padded.hi[1:] == padded.hi[:-1])
-        & (padded.lo[1:] == padded.hi[1:])
-    )
+    same = (padded.lo[1:] == padded.lo[:-1]) & (padded.hi[1:] == padded.hi[:-1]) & (padded.lo[1:] == padded.hi[1:])
     size = padded.size()
     return np.where(same, 0.0, difference.size()), np.minimum(size[1:], size[:-1])
 
 
 @njit(cache=True)
-def _add_weighted(
-    weight: FloatArray, columns: FloatArray, wanted: NDArray[np.bool_], out: FloatArray
-) -> None:
+def _add_weighted(weight: FloatArray, columns: FloatArray, wanted: NDArray[np.bool_], out: FloatArray) -> None:
     """``out[i] += sum_k weight_k columns[k, i]`` of intervals (L, 2), (L, n, C, 2) for the wanted i; out (n, C, 2)."""
     for i in range(out.shape[0]):
         if not wanted[i]:

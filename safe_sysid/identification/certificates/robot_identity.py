@@ -13,13 +13,7 @@ from safe_sysid.identification.equations.measurement_errors import MeasurementEr
 from safe_sysid.robot.identity import differences, digest, identity
 from safe_sysid.robot.model import MAX_JOINTS, RobotModel
 
-__all__ = [
-    "errors_from_json",
-    "errors_to_json",
-    "robot_differences",
-    "robot_to_json",
-    "smaller_errors",
-]
+__all__ = ["errors_from_json", "errors_to_json", "robot_differences", "robot_to_json", "smaller_errors"]
 
 _MOST = 1_000_000  # joints, samples: whatever whole number an error model has
 
@@ -82,9 +76,7 @@ def errors_from_json(stated: Any) -> MeasurementErrors:
     for name, value in stated.items():
         kind = str(fields[name].type)
         if not _is_kind(value, kind):
-            raise SafeSysIdError(
-                f"errors.{name} = {short(value, 80)}: expected {_KINDS.get(kind, 'numbers')}"
-            )
+            raise SafeSysIdError(f"errors.{name} = {short(value, 80)}: expected {_KINDS.get(kind, 'numbers')}")
         values[name] = np.array(value, float) if isinstance(value, list) else value
     try:
         return MeasurementErrors(**values)
@@ -107,9 +99,7 @@ def _is_kind(value: Any, kind: str) -> bool:
         return type(value) in (int, float)
     if value is None:
         return "None" in kind
-    return (
-        isinstance(value, list) and len(value) <= MAX_JOINTS and all(type(x) in (int, float) for x in value)
-    )
+    return isinstance(value, list) and len(value) <= MAX_JOINTS and all(type(x) in (int, float) for x in value)
 
 
 def smaller_errors(stated: MeasurementErrors, declared: MeasurementErrors) -> list[str]:

@@ -231,9 +231,7 @@ class RowChecker:
 
     def _view(self, log: NamedLog, errors: MeasurementErrors) -> LogView:
         if log.joint_names != self._model.joint_names:
-            raise CertificateRefusedError(
-                f"log {log.name}: joints {', '.join(log.joint_names)}, expected the robot's"
-            )
+            raise CertificateRefusedError(f"log {log.name}: joints {', '.join(log.joint_names)}, expected the robot's")
         if errors_to_json(errors) != self._errors:  # rows rebuilt with other errors are other rows
             self._errors, self._views, self._rebuilt = errors_to_json(errors), {}, {}
         if log.sha256 not in self._views:
@@ -242,10 +240,7 @@ class RowChecker:
         return self._views[log.sha256]
 
     def _check_fields(
-        self,
-        arrays: Mapping[str, Any],
-        logs: Mapping[int, tuple[NamedLog, int]],
-        boxes: Mapping[int, ParameterBox],
+        self, arrays: Mapping[str, Any], logs: Mapping[int, tuple[NamedLog, int]], boxes: Mapping[int, ParameterBox]
     ) -> None:
         n = self._model.n
         for i in range(len(arrays["target"])):
@@ -260,13 +255,9 @@ class RowChecker:
                     f"{logs[log][1]}"
                 )
             if not 0 <= int(arrays["joint"][i]) < n:
-                raise CertificateRefusedError(
-                    f"row {i}: joint {int(arrays['joint'][i])}, expected 0 to {n - 1}"
-                )
+                raise CertificateRefusedError(f"row {i}: joint {int(arrays['joint'][i])}, expected 0 to {n - 1}")
             if log == 0 and seq not in boxes:
-                raise CertificateRefusedError(
-                    f"row {i}: sized by box {seq}, which the chain has not proved before"
-                )
+                raise CertificateRefusedError(f"row {i}: sized by box {seq}, which the chain has not proved before")
             if not ramp >= 0.0:
                 raise CertificateRefusedError(f"row {i}: ramp {ramp!r} s, expected >= 0")
             if not arrays["slack"][i] >= 0.0:
@@ -321,14 +312,10 @@ class RowChecker:
         where = f"row {rows[0]}, {self._joint(arrays, rows[0])}"
         sample = rebuilder.contradiction(window)
         if sample is not None:
-            raise CertificateRefusedError(
-                f"{where}: sample {sample} contradicts the declared acceleration bound"
-            )
+            raise CertificateRefusedError(f"{where}: sample {sample} contradicts the declared acceleration bound")
         sample = rebuilder.outside(window)
         if sample is not None:
-            raise CertificateRefusedError(
-                f"{where}: at sample {sample} a prismatic joint may be outside its travel"
-            )
+            raise CertificateRefusedError(f"{where}: at sample {sample} a prismatic joint may be outside its travel")
         joints = np.array([int(arrays["joint"][i]) for i in rows])
         found = rebuilder.rows(window, joints)
         if found is None:
@@ -340,14 +327,7 @@ class RowChecker:
     def _joint(self, arrays: Mapping[str, Any], i: int) -> str:
         return self._model.joint_names[int(arrays["joint"][i])]
 
-    def _compare(
-        self,
-        arrays: Mapping[str, Any],
-        i: int,
-        row: RebuiltRow,
-        box: ParameterBox,
-        view: LogView,
-    ) -> None:
+    def _compare(self, arrays: Mapping[str, Any], i: int, row: RebuiltRow, box: ParameterBox, view: LogView) -> None:
         """Whether the stated row follows from the rebuilt one for every theta in a box that holds the truth."""
         stated = np.zeros(len(row.matrix.lo))  # without columns for constants: their slack covers them
         stated[: arrays["matrix"].shape[1]] = arrays["matrix"][i]
@@ -374,11 +354,7 @@ def _means_only(e: MeasurementErrors, ramp: float) -> bool:
 
     Between motor and load the torque moves while the motor holds its own for a period.
     """
-    return (
-        e.torque_source == "link"
-        and e.effort == "held"
-        and (ramp > 0.0 or e.torque_delay + e.torque_jitter > 0.0)
-    )
+    return e.torque_source == "link" and e.effort == "held" and (ramp > 0.0 or e.torque_delay + e.torque_jitter > 0.0)
 
 
 def _batches(windows: list[Window]) -> Iterator[list[Window]]:

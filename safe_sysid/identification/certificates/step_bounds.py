@@ -205,12 +205,7 @@ def step_bounds(
 
 
 def _with_slopes(
-    enclosed: IntervalKinematics,
-    facts: BoxFacts,
-    q: FloatArray,
-    qd: FloatArray,
-    columns: FloatArray,
-    rates: bool,
+    enclosed: IntervalKinematics, facts: BoxFacts, q: FloatArray, qd: FloatArray, columns: FloatArray, rates: bool
 ) -> tuple[FloatArray, FloatArray]:
     """Columns of momentum, or of its rate, with those of the zeros behind; and what these leave open over the box."""
     joints = facts.shifted
@@ -218,9 +213,7 @@ def _with_slopes(
         return columns, np.zeros(columns.shape[:2])
     found = slopes_at(enclosed, q, qd, facts.theta, rates)
     slopes, left = (found.f_q, found.f_left) if rates else (found.p_q, found.p_left)
-    return np.concatenate([columns, slopes[:, :, joints]], axis=2), inflate(
-        _along(left, facts.zero + 0.0 * q[..., 0])
-    )
+    return np.concatenate([columns, slopes[:, :, joints]], axis=2), inflate(_along(left, facts.zero + 0.0 * q[..., 0]))
 
 
 def _sizes(

@@ -122,12 +122,7 @@ def _without(known: PayloadConstraints, method: str) -> Iterator[tuple[str, str,
     lower, upper = middle - _WIDER * radius, middle + _WIDER * radius
     lower[0] = max(lower[0], 0.0)
     wider = PayloadConstraints(lower, upper, _WIDER * known.opening, known.box)
-    yield (
-        "hand",
-        "what is declared of the empty hand (its inertia, its uncertainty, hand_opening)",
-        wider,
-        method,
-    )
+    yield ("hand", "what is declared of the empty hand (its inertia, its uncertainty, hand_opening)", wider, method)
     if method == "sdp":
         text = "that the payload is a real, rigid body (or a wrong torque, or friction, is taken for inertia)"
         yield "body", text, known, "lp"

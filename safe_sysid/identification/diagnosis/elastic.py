@@ -134,9 +134,7 @@ class ElasticProgram:
             solver.addRow(-1.0, highspy.kHighsInf, 2, index, np.array([1.0, 1.0]))
         return solver
 
-    def minimise(
-        self, cost: FloatArray | None = None, elastic: Mapping[int, float] | None = None
-    ) -> ElasticSolution:
+    def minimise(self, cost: FloatArray | None = None, elastic: Mapping[int, float] | None = None) -> ElasticSolution:
         """Minimise ``cost.z + sum weight_k s_k`` over the z and the s that are named; all others stay 0.
 
         Args:
@@ -217,6 +215,4 @@ class ElasticProgram:
 
     def _nothing(self, finished: bool = True) -> ElasticSolution:
         nan = np.full(self._size + self._extra, np.nan)
-        return ElasticSolution(
-            np.inf, nan[: self._size], nan[self._size :], np.zeros(len(self._target)), finished
-        )
+        return ElasticSolution(np.inf, nan[: self._size], nan[self._size :], np.zeros(len(self._target)), finished)

@@ -111,9 +111,7 @@ def _advice(model: RobotModel, errors: MeasurementErrors, box: ParameterBox, mov
     speed = per_joint(settings.controller.velocity, n)
     home = np.array(settings.home)
     q = home + rng.uniform(-_NEAR, _NEAR, (_POSTURES, n)) * speed
-    q = np.clip(
-        q, np.maximum(model.limits.position_lower, -1e6), np.minimum(model.limits.position_upper, 1e6)
-    )
+    q = np.clip(q, np.maximum(model.limits.position_lower, -1e6), np.minimum(model.limits.position_upper, 1e6))
     acceleration = per_joint(settings.controller.acceleration, n)
     last = box.layout.payload
     others = np.ones(box.size, bool)

@@ -136,11 +136,7 @@ def candidates(
 
 
 def _make(
-    kind: str,
-    joint: int | None,
-    widen: FloatArray,
-    build: Callable[[float, float], Explanation],
-    always: bool = False,
+    kind: str, joint: int | None, widen: FloatArray, build: Callable[[float, float], Explanation], always: bool = False
 ) -> Candidate:
     cost = float(np.mean(widen))
     return Candidate(kind, joint, widen, None, cost, lambda s: build(s, s * cost), always)
@@ -192,17 +188,9 @@ def _acceleration(widen: FloatArray, model: RobotModel, e: MeasurementErrors) ->
     def build(s: float, cost: float) -> Explanation:
         a = e.acceleration * (1.0 + s)
         largest, unit = float(np.max(e.acceleration)), model.position_units[int(np.argmax(e.acceleration))]
-        text = (
-            f"acceleration_bound {1.0 + s:.3g} times as large ({largest * (1.0 + s):.3g} {unit}/s^2 at most)"
-        )
+        text = f"acceleration_bound {1.0 + s:.3g} times as large ({largest * (1.0 + s):.3g} {unit}/s^2 at most)"
         return Explanation(
-            "acceleration",
-            None,
-            text,
-            cost,
-            cost * _WEIGHT["acceleration"],
-            {"acceleration": a},
-            factor=1.0 + s,
+            "acceleration", None, text, cost, cost * _WEIGHT["acceleration"], {"acceleration": a}, factor=1.0 + s
         )
 
     return _make("acceleration", None, widen, build)
@@ -241,9 +229,7 @@ def _parameter(
         # Friction and offset are declared as numbers about zero: what counts is the whole, not the uncertainty.
         reach = max(abs(lower), abs(upper)) if kind in ("coulomb", "viscous", "offset") else 0.0
         factor = 1.0 + by / max(radius, reach)
-        return Explanation(
-            kind, joint, text, s * cost, s * cost * _WEIGHT[kind], changed, prior, factor=factor
-        )
+        return Explanation(kind, joint, text, s * cost, s * cost * _WEIGHT[kind], changed, prior, factor=factor)
 
     return Candidate(kind, joint, widen, p, cost + (0.0 if widen is None else float(np.mean(widen))), explain)
 

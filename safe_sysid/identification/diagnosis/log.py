@@ -65,9 +65,7 @@ def diagnose_log(
     tell(0.7)
     scatter = _scatter(model, errors, measurements) if found.margin < 0.0 else []
     tried = [
-        _try(model, errors, measurements, tare_rows, explanation)
-        if i < _TRIED + len(scatter)
-        else explanation
+        _try(model, errors, measurements, tare_rows, explanation) if i < _TRIED + len(scatter) else explanation
         for i, explanation in enumerate((*scatter, *found.explanations))
     ]
     tell(1.0)
@@ -118,9 +116,7 @@ def _try(
         return explanation
     for growth in _GROWTH:
         larger = replace(resize(growth * size), size=growth * size, resize=resize)
-        if (larger.errors or larger.prior is not None) and _agrees(
-            model, errors, measurements, tare_rows, larger
-        ):
+        if (larger.errors or larger.prior is not None) and _agrees(model, errors, measurements, tare_rows, larger):
             return replace(larger, checked=True)
     return replace(explanation, checked=False)
 
@@ -168,9 +164,7 @@ def _scatter(model: RobotModel, errors: MeasurementErrors, measurements: Measure
         return []
 
     def explain(size: float) -> Explanation:
-        velocity = np.where(
-            noisy, np.maximum(size * np.maximum(peak, third), errors.velocity), errors.velocity
-        )
+        velocity = np.where(noisy, np.maximum(size * np.maximum(peak, third), errors.velocity), errors.velocity)
         joints = np.flatnonzero(noisy)
         unit = unit_for("rad/s or m/s", model.sliding[joints])
         parts = [
@@ -178,9 +172,7 @@ def _scatter(model: RobotModel, errors: MeasurementErrors, measurements: Measure
             for j in joints
         ]
         if joints.size > _NAMED:
-            parts = [
-                f"{joints.size} joints to {np.min(velocity[joints]):.3g} .. {np.max(velocity[joints]):.3g} {unit}"
-            ]
+            parts = [f"{joints.size} joints to {np.min(velocity[joints]):.3g} .. {np.max(velocity[joints]):.3g} {unit}"]
         text = (
             f"velocity_error of {', '.join(parts)}: velocities scatter by {np.max(third[noisy]):.2g} {unit} from "
             "sample to sample; are they differences of positions?"
@@ -203,8 +195,7 @@ def check_velocities(model: RobotModel, errors: MeasurementErrors, measurements:
     with np.errstate(invalid="ignore"):
         good = np.isfinite(h) & (h > 0.0) & (h < 1.5 / model.settings.measurement.rate_hz)
         good &= np.all(
-            np.isfinite(m.q[1:]) & np.isfinite(m.q[:-1]) & np.isfinite(m.qd[1:]) & np.isfinite(m.qd[:-1]),
-            axis=1,
+            np.isfinite(m.q[1:]) & np.isfinite(m.q[:-1]) & np.isfinite(m.qd[1:]) & np.isfinite(m.qd[:-1]), axis=1
         )
     lines: list[str] = []
     if not np.any(good):
@@ -227,8 +218,6 @@ def check_velocities(model: RobotModel, errors: MeasurementErrors, measurements:
         slope = float(by_q[fast, j] @ by_v[fast, j] / (by_q[fast, j] @ by_q[fast, j]))
         rest = float(np.std(by_v[fast, j] - slope * by_q[fast, j]))
         if abs(slope - 1.0) > _SLOPE and rest < 0.5 * abs(slope - 1.0) * float(np.std(by_q[fast, j]) + 1e-12):
-            text += (
-                f"; it reads {slope:.3f} times the rate of the position: wrong scale or unit of one of them"
-            )
+            text += f"; it reads {slope:.3f} times the rate of the position: wrong scale or unit of one of them"
         lines.append(text)
     return lines

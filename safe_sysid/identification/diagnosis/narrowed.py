@@ -62,9 +62,7 @@ def shown_by_motion(model: RobotModel) -> NDArray[np.bool_]:
     rng, n, settings, box = np.random.default_rng(0), model.n, model.settings, model.arm_prior
     m, last = settings.measurement, box.layout.payload
     q = np.array(settings.home) + rng.uniform(-_REACH, _REACH, (_POSTURES, n))
-    w = dynamics_of(model.kinematics).torque_regressor(
-        q, 0.0 * q, 0.0 * q, model.friction_transition_velocity
-    )
+    w = dynamics_of(model.kinematics).torque_regressor(q, 0.0 * q, 0.0 * q, model.friction_transition_velocity)
     own = np.ones(box.size, bool)
     own[last] = False
     error, relative = m.torque_error(n)

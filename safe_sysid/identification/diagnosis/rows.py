@@ -14,11 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.identification.bounds.payload_constraints import PayloadConstraints
-from safe_sysid.identification.diagnosis.declared import (
-    Contradiction,
-    contradicted_payload,
-    payload_extent,
-)
+from safe_sysid.identification.diagnosis.declared import Contradiction, contradicted_payload, payload_extent
 from safe_sysid.identification.diagnosis.elastic import ElasticProgram
 from safe_sysid.identification.diagnosis.explanations import Candidate, Explanation, candidates
 from safe_sysid.identification.diagnosis.problem import scaled_problem
@@ -128,10 +124,7 @@ def diagnose_rows(
     program = ElasticProgram(matrix, target, widen, leaving)
     signed = found.multipliers / max(np.abs(found.multipliers).sum(), 1e-300)
     explanations, scales = _explain(program, options, matrix, signed, found.value, model.n)
-    structural = [
-        *wrong_sign(model, rows, matrix, target, box),
-        *payload_change(rows, matrix, target),
-    ]
+    structural = [*wrong_sign(model, rows, matrix, target, box), *payload_change(rows, matrix, target)]
     structural += held(model, errors, rows) if tare else earlier(model, errors, rows, box)
     small = [e for e in explanations if e.factor <= _LARGE]
     everything = sorted([*small, *structural], key=lambda e: e.rank)
@@ -146,13 +139,7 @@ def diagnose_rows(
         joint_shares=np.bincount(rows.joint, weight, model.n).astype(float),
         cause_shares=weight @ parts,
         suspects=tuple(
-            Suspect(
-                int(rows.joint[i]),
-                float(rows.start[i]),
-                float(rows.end[i]),
-                float(weight[i]),
-                bool(rows.log[i]),
-            )
+            Suspect(int(rows.joint[i]), float(rows.start[i]), float(rows.end[i]), float(weight[i]), bool(rows.log[i]))
             for i in order
             if weight[i] > 0.0
         ),
@@ -180,9 +167,7 @@ def _declared(
     known = PayloadConstraints.from_model(model) if payload_constraints is None else payload_constraints
     wide = widest(model, box)
     found = contradicted_payload(model, errors, rows, wide, known)
-    narrower = np.any(wide.payload_lower < box.payload_lower) or np.any(
-        wide.payload_upper > box.payload_upper
-    )
+    narrower = np.any(wide.payload_lower < box.payload_lower) or np.any(wide.payload_upper > box.payload_upper)
     if not found and narrower and contradicted_payload(model, errors, rows, box, known):
         found = [Contradiction("earlier", "the bounds known of this payload before")]
     if not found:
@@ -193,12 +178,7 @@ def _declared(
 
 
 def _explain(
-    program: ElasticProgram,
-    options: list[Candidate],
-    matrix: FloatArray,
-    signed: FloatArray,
-    violation: float,
-    n: int,
+    program: ElasticProgram, options: list[Candidate], matrix: FloatArray, signed: FloatArray, violation: float, n: int
 ) -> tuple[list[Explanation], list[float]]:
     """Explanations by one declaration or parameter each, and noise scales (1 + n,), all joints first."""
     least = np.full(len(options), np.inf)
@@ -255,9 +235,7 @@ def format_diagnosis(diagnosis: Diagnosis) -> list[str]:
         )
     for s in d.suspects[:3]:
         log = " of the tare" if s.tare else ""
-        lines.append(
-            f"  {100 * s.share:.0f} %: {d.joint_names[s.joint]}, window {s.start:.4f} .. {s.end:.4f} s{log}"
-        )
+        lines.append(f"  {100 * s.share:.0f} %: {d.joint_names[s.joint]}, window {s.start:.4f} .. {s.end:.4f} s{log}")
     if d.joint_scales is not None:
         one = [
             f"{name} alone {scale:.3g}"
@@ -265,9 +243,7 @@ def format_diagnosis(diagnosis: Diagnosis) -> list[str]:
             if scale <= _LARGE
         ]
         scale = f"{d.noise_scale:.3g} times" if d.noise_scale <= _LARGE else f"nothing below {_LARGE:g} times"
-        lines.append(
-            f"torque noise that would do: {scale} on all joints; {', '.join(one) or 'no joint alone'}"
-        )
+        lines.append(f"torque noise that would do: {scale} on all joints; {', '.join(one) or 'no joint alone'}")
     shown = d.explanations[:_SHOWN]
     certain = bool(shown) and shown[0].checked is not False
     if not certain:

@@ -117,9 +117,7 @@ def held(model: RobotModel, errors: MeasurementErrors, rows: MomentumRows) -> li
     return [Explanation("held", None, text, 0.0, 0.0)]
 
 
-def earlier(
-    model: RobotModel, errors: MeasurementErrors, rows: MomentumRows, box: ParameterBox
-) -> list[Explanation]:
+def earlier(model: RobotModel, errors: MeasurementErrors, rows: MomentumRows, box: ParameterBox) -> list[Explanation]:
     """Whether only the bounds known before contradict the equations."""
     wide = widest(model, box)
     if not (np.any(wide.payload_lower < box.payload_lower) or np.any(wide.payload_upper > box.payload_upper)):

@@ -19,14 +19,7 @@ from safe_sysid.robot.parameters import ParameterBox
 __all__ = ["CAUSES", "WidthCauses"]
 
 FloatArray = NDArray[np.float64]
-CAUSES = (
-    "torque error",
-    "arm parameters",
-    "friction",
-    "velocity and position errors",
-    "sampling",
-    "excitation",
-)
+CAUSES = ("torque error", "arm parameters", "friction", "velocity and position errors", "sampling", "excitation")
 _TORQUE, _ARM, _FRICTION, _STATE, _SAMPLING, _EXCITATION = range(len(CAUSES))
 _OF_SLACK = {
     "torque": _TORQUE,
@@ -74,9 +67,7 @@ class WidthCauses:
             widths[payload] = 0.0
             whole = 2.0 * np.abs(y) @ slack + np.abs(rest[payload]) @ self._parts
             np.add.at(whole, self._unknown[: len(widths)], widths)
-            whole[_ARM] += (
-                np.abs(hand) @ (proof.hand_upper - proof.hand_lower) + 2.0 * np.abs(cut) @ proof.opening
-            )
+            whole[_ARM] += np.abs(hand) @ (proof.hand_upper - proof.hand_lower) + 2.0 * np.abs(cut) @ proof.opening
             found[k % 10] += 0.5 * whole
         # Bounds of an update may be those of the last one: the causes then, too, but never more than before.
         self._parts = found

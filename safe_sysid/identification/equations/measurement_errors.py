@@ -96,23 +96,12 @@ class MeasurementErrors:
                 object.__setattr__(self, name, self._checked(name))
         if np.any(self.torque_rel >= 1.0):
             raise ParameterError(f"torque_rel = {self.torque_rel.tolist()}: expected numbers below 1")
-        for name in (
-            "transition",
-            "stamp",
-            "torque_delay",
-            "torque_jitter",
-            "gravity_angle",
-            "gravity_relative",
-        ):
+        for name in ("transition", "stamp", "torque_delay", "torque_jitter", "gravity_angle", "gravity_relative"):
             if not (np.isfinite(getattr(self, name)) and getattr(self, name) >= 0.0):
                 raise ParameterError(f"{name} = {getattr(self, name)!r}: expected a finite number >= 0")
         if self.effort == "sampled" and self.torque_rate is None:
             raise ParameterError("torque_rate = None: expected a bound in N m/s, as effort is sampled")
-        if (
-            self.torque_source == "link"
-            and self.effort == "held"
-            and self.torque_delay + self.torque_jitter > 0.0
-        ):
+        if self.torque_source == "link" and self.effort == "held" and self.torque_delay + self.torque_jitter > 0.0:
             raise ParameterError(
                 f"torque_delay + torque_jitter = {self.torque_delay + self.torque_jitter!r}: expected 0 for the mean "
                 "of a link-side torque, which says nothing of parts of a step; or effort = 'sampled'"
@@ -165,9 +154,7 @@ class MeasurementErrors:
         if not np.any(self.torque_bias):
             return self
         more = (1.0 + self.torque_rel) * self.torque_bias
-        return replace(
-            self, torque_bias=np.zeros(self.n), torque_drift=(self.torque_drift + more) * (1.0 + 1e-14)
-        )
+        return replace(self, torque_bias=np.zeros(self.n), torque_drift=(self.torque_drift + more) * (1.0 + 1e-14))
 
     def margin(self, period: float) -> int:
         """Samples that a window needs on both sides of it, because torque may belong to a time beside its stamp."""

@@ -109,9 +109,7 @@ class Measurements:
         """One log from several, in the order given."""
         if not parts:
             raise ParameterError("Measurements.concatenate: no parts: expected at least one")
-        return cls(
-            *(np.concatenate([getattr(p, name) for p in parts]) for name in ("stamps", "q", "qd", "effort"))
-        )
+        return cls(*(np.concatenate([getattr(p, name) for p in parts]) for name in ("stamps", "q", "qd", "effort")))
 
 
 class Run(NamedTuple):
@@ -149,9 +147,7 @@ class SampleScreen:
         self._turns = np.zeros(self._continuous.size)
         self._broken = True
         self._count = 0
-        self._first: Measurements | None = (
-            None  # samples that wait until there are enough to tell the usual step
-        )
+        self._first: Measurements | None = None  # samples that wait until there are enough to tell the usual step
         self._steps: FloatArray | None = None  # (31,) the last ones, s
         self.rejected: Counter[str] = Counter()
 
@@ -203,9 +199,7 @@ class SampleScreen:
         for a, b in itertools.pairwise(edges):
             first = base + int(index[a])
             part = slice(int(index[a]), int(index[b - 1]) + 1)  # no sample between them is missing
-            samples = Measurements(
-                stamps[a:b], unwrapped[a:b], measurements.qd[part], measurements.effort[part]
-            )
+            samples = Measurements(stamps[a:b], unwrapped[a:b], measurements.qd[part], measurements.effort[part])
             out.append(Run(samples, not broken[a], first))
         return out
 
@@ -228,9 +222,7 @@ class SampleScreen:
         finite = np.isfinite(stamps)
         for values in (measurements.q, measurements.qd, measurements.effort):
             finite &= np.isfinite(values).all(axis=1)
-        latest = np.maximum.accumulate(np.concatenate([[self._stamp], np.where(finite, stamps, -np.inf)]))[
-            :-1
-        ]
+        latest = np.maximum.accumulate(np.concatenate([[self._stamp], np.where(finite, stamps, -np.inf)]))[:-1]
         with np.errstate(invalid="ignore"):
             later = stamps > latest
             same = stamps == latest

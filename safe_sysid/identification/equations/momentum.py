@@ -21,20 +21,12 @@ from numpy.typing import NDArray
 
 from safe_sysid.core.layout import ROTOR, ParameterLayout
 from safe_sysid.errors import ParameterError
-from safe_sysid.identification.equations.measurement_errors import (
-    MeasurementErrors,
-    sensor_prior,
-    torque_interval,
-)
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior, torque_interval
 from safe_sysid.identification.equations.measurements import Measurements, Run
 from safe_sysid.identification.equations.remainders import magnitudes
 from safe_sysid.identification.equations.row_errors import ERROR_CAUSES, WindowRows, window_kernel
 from safe_sysid.identification.equations.step_errors import Limits, StepErrors, StepTable, step_kernel
-from safe_sysid.identification.equations.step_states import (
-    StepStates,
-    coulomb_sign,
-    step_states,
-)
+from safe_sysid.identification.equations.step_states import StepStates, coulomb_sign, step_states
 from safe_sysid.intervals import mid_rad
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox
@@ -92,13 +84,7 @@ class MomentumRows:
     def __post_init__(self) -> None:
         """Rows made by hand come from no log: their provenance is filled up."""
         m = len(self.target)
-        for name, unknown in (
-            ("first", -1),
-            ("last", -1),
-            ("ramp", 0),
-            ("box_seq", 0),
-            ("log", 0),
-        ):
+        for name, unknown in (("first", -1), ("last", -1), ("ramp", 0), ("box_seq", 0), ("log", 0)):
             value = getattr(self, name)
             if len(value) != m:
                 object.__setattr__(self, name, np.full(m, unknown, value.dtype))
@@ -117,9 +103,7 @@ class MomentumRows:
     def concatenate(cls, parts: list[MomentumRows]) -> MomentumRows:
         """All rows of several sets."""
         some = [p for p in parts if len(p)] or parts[:1]
-        arrays: dict[str, Any] = {
-            name: np.concatenate([getattr(p, name) for p in some]) for name in _ROW_FIELDS
-        }
+        arrays: dict[str, Any] = {name: np.concatenate([getattr(p, name) for p in some]) for name in _ROW_FIELDS}
         for name in ("rejected_acceleration", "rejected_delay", "rejected_travel"):
             arrays[name] = sum(getattr(p, name) for p in parts)
         return cls(**arrays)
@@ -286,9 +270,7 @@ class RowSource:
         inside = self._outside_before[windows[:, 0]] == self._outside_before[windows[:, 1]]
         rejected, beyond = int(np.sum(~good)), int(np.sum(good & ~inside))
         good &= inside
-        good &= windows[:, 1] - windows[:, 0] >= (
-            2 if ramp > 0.0 else 1
-        )  # up and down needs a sample in between
+        good &= windows[:, 1] - windows[:, 0] >= (2 if ramp > 0.0 else 1)  # up and down needs a sample in between
         windows = np.ascontiguousarray(windows[good])
         count = len(windows)
         out = WindowRows(
@@ -372,9 +354,7 @@ def _limits(kin: Kinematics, box: ParameterBox, errors: MeasurementErrors, unkno
 
 def _further_torques(layout: ParameterLayout, states: StepStates, v_c: float) -> FloatArray:
     """(2, F, m, n) middle and half width of further terms' torques per unit over each whole step."""
-    reach = (0.5 * states.acceleration * (states.h + 2.0 * states.stamp)[:, None] + states.rho) * (
-        1.0 + 1e-12
-    )
+    reach = (0.5 * states.acceleration * (states.h + 2.0 * states.stamp)[:, None] + states.rho) * (1.0 + 1e-12)
     out = np.zeros((2, len(layout.further), *reach.shape))
     for f, (_, term) in enumerate(layout.further):
         if term.bounds is not None:

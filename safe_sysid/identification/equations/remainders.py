@@ -76,9 +76,7 @@ class Magnitudes(NamedTuple):
     own: bool
 
 
-def magnitudes(
-    kin: Kinematics, box: ParameterBox, own: bool = True, unknowns: Unknowns | None = None
-) -> Magnitudes:
+def magnitudes(kin: Kinematics, box: ParameterBox, own: bool = True, unknowns: Unknowns | None = None) -> Magnitudes:
     """For all configurations and all physically consistent parameters of a box.
 
     Args:
@@ -108,13 +106,7 @@ def _steps(norms: FloatArray) -> FloatArray:
 
 @njit(cache=True)
 def _add_reaction(
-    size: Magnitudes,
-    v: FloatArray,
-    x1: FloatArray,
-    y1: FloatArray,
-    x2: FloatArray,
-    y2: FloatArray,
-    out: FloatArray,
+    size: Magnitudes, v: FloatArray, x1: FloatArray, y1: FloatArray, x2: FloatArray, y2: FloatArray, out: FloatArray
 ) -> None:
     """Add what motors on moving links do to the bounds of :func:`motion_bounds`; arguments as there."""
     for m in range(size.kappa.size):
@@ -147,13 +139,7 @@ def _add_reaction(
 
 @njit(cache=True)
 def motion_bounds(
-    size: Magnitudes,
-    v: FloatArray,
-    x1: FloatArray,
-    y1: FloatArray,
-    x2: FloatArray,
-    y2: FloatArray,
-    out: FloatArray,
+    size: Magnitudes, v: FloatArray, x1: FloatArray, y1: FloatArray, x2: FloatArray, y2: FloatArray, out: FloatArray
 ) -> None:
     """Bounds for all ``|qd| <= v`` along directions ``z = (x1, y1)`` and ``z' = (x2, y2)``, all (n,) >= 0.
 

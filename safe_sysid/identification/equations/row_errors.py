@@ -119,11 +119,7 @@ def _delay(
                 bottom = min(bottom, steps.torque[k, j] - steps.noise[k, j])
                 top = max(top, steps.torque[k, j] + steps.noise[k, j])
             if k > low:
-                jumps += (
-                    abs(steps.torque[k, j] - steps.torque[k - 1, j])
-                    + steps.noise[k, j]
-                    + steps.noise[k - 1, j]
-                )
+                jumps += abs(steps.torque[k, j] - steps.torque[k - 1, j]) + steps.noise[k, j] + steps.noise[k - 1, j]
         parts[j, 2] = limits.delay * (0.5 * variation + deviation) * (top - bottom)
         parts[j, 2] += limits.jitter * (1.0 + deviation) * jumps
     return True
@@ -208,9 +204,7 @@ def window_kernel(
                 if ramp > 0.0:
                     parts[j, 4] += turn * errors.slope[k, j]
                     parts[j, 5] += turn * errors.ramp[k, j]
-                    parts[j, 6] += (
-                        limits.viscous[j] * turn * steps.acceleration[k, j] * longest * longest / 12.0
-                    )
+                    parts[j, 6] += limits.viscous[j] * turn * steps.acceleration[k, j] * longest * longest / 12.0
                     moved = abs(steps.delta[k, j]) + 2.0 * limits.position[j]
                     parts[j, 8] += deviation * (longest * errors.size[k, j] + limits.viscous[j] * moved)
                     parts[j, 9] += turn * (errors.momenta[k, j] + errors.momenta[k + 1, j])

@@ -277,12 +277,7 @@ def _stamps(
 
 @njit(cache=True, nogil=True)
 def step_kernel(
-    kin: Kinematics,
-    size: Magnitudes,
-    limits: Limits,
-    steps: StepTable,
-    ramps: bool,
-    out: StepErrors,
+    kin: Kinematics, size: Magnitudes, limits: Limits, steps: StepTable, ramps: bool, out: StepErrors
 ) -> None:
     """Fill ``out``.
 
@@ -327,9 +322,7 @@ def step_kernel(
                 + limits.viscous[i] * big_v[i] + abs(limits.beta_mid[i]) + limits.beta_rad[i]
             )  # fmt: skip
             for f in range(steps.unit.shape[0]):
-                out.torques[k, i] += (abs(steps.unit[f, k, i]) + steps.unit_half[f, k, i]) * limits.further[
-                    f, i
-                ]
+                out.torques[k, i] += (abs(steps.unit[f, k, i]) + steps.unit_half[f, k, i]) * limits.further[f, i]
             if shifted:
                 out.torques[k, i] += far[4, i]
         _stamps(limits, steps, k, left, left_before, out)

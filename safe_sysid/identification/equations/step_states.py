@@ -64,12 +64,7 @@ class StepStates:
 
 
 def mean_velocities(
-    delta: FloatArray,
-    first: FloatArray,
-    last: FloatArray,
-    h: FloatArray,
-    sigma: FloatArray,
-    e: MeasurementErrors,
+    delta: FloatArray, first: FloatArray, last: FloatArray, h: FloatArray, sigma: FloatArray, e: MeasurementErrors
 ) -> MeanVelocities:
     """Mean velocity of each step from positions, and from velocities.
 
@@ -108,10 +103,7 @@ def mean_velocities(
 
 
 def step_states(
-    data: Measurements,
-    e: MeasurementErrors,
-    travel: FloatArray | None = None,
-    zero: FloatArray | float = 0.0,
+    data: Measurements, e: MeasurementErrors, travel: FloatArray | None = None, zero: FloatArray | float = 0.0
 ) -> StepStates:
     """The mean velocity of each step that :func:`mean_velocities` has the smaller bound of.
 

@@ -76,9 +76,7 @@ class MomentumStream:
         period = 1.0 / model.settings.measurement.rate_hz
         self._screen = SampleScreen(model.continuous, period)
         self._cutter = WindowCutter(windows, period, stride, errors.margin(period))
-        self._ramps = (
-            ramps if ramps is not None else tuple(default_ramp(length, errors) for length in windows)
-        )
+        self._ramps = ramps if ramps is not None else tuple(default_ramp(length, errors) for length in windows)
         self._rejected: Counter[str] = Counter()
 
     @property

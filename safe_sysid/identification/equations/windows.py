@@ -52,13 +52,7 @@ class Cut(NamedTuple):
 class WindowCutter:
     """Cuts windows by time, for each of several lengths, back to back or overlapping, from a stream of runs."""
 
-    def __init__(
-        self,
-        lengths: tuple[float, ...],
-        period: float,
-        stride: float = 1.0,
-        margin: int = 0,
-    ) -> None:
+    def __init__(self, lengths: tuple[float, ...], period: float, stride: float = 1.0, margin: int = 0) -> None:
         """Start with an empty tail.
 
         Args:
@@ -68,9 +62,7 @@ class WindowCutter:
             margin: samples that must be known on both sides of a window.
         """
         if not lengths or not all(length > 0.0 for length in lengths) or not 0.0 < stride <= 1.0:
-            raise ParameterError(
-                f"windows {lengths} s, stride {stride!r}: expected lengths > 0, 0 < stride <= 1"
-            )
+            raise ParameterError(f"windows {lengths} s, stride {stride!r}: expected lengths > 0, 0 < stride <= 1")
         if not period > 0.0:
             raise ParameterError(f"period {period!r} s: expected a positive time")
         self._lengths, self._stride, self._half = lengths, stride, 0.5 * period

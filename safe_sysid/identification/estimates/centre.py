@@ -42,12 +42,7 @@ class NearRows:
 
 
 def analytic_centre(
-    rows: NearRows,
-    lower: FloatArray,
-    upper: FloatArray,
-    body: FloatArray,
-    offset: FloatArray,
-    start: FloatArray,
+    rows: NearRows, lower: FloatArray, upper: FloatArray, body: FloatArray, offset: FloatArray, start: FloatArray
 ) -> tuple[FloatArray, float]:
     """Centre z (P,) and the scale s of the rows at which it is one (1 if they are consistent).
 

@@ -58,9 +58,7 @@ def factor_derivatives(eta: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArr
     return u, first, second
 
 
-def log_cholesky_derivatives(
-    eta: ArrayLike, paper: bool = False
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+def log_cholesky_derivatives(eta: ArrayLike, paper: bool = False) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Parameters and their derivatives.
 
     Args:

@@ -143,13 +143,7 @@ def fit_log_cholesky(
 
 
 def _descend(
-    quadratic: Quadratic,
-    eta: FloatArray,
-    best: FloatArray,
-    iterations: int,
-    enough: float,
-    paper: bool,
-    escape: bool,
+    quadratic: Quadratic, eta: FloatArray, best: FloatArray, iterations: int, enough: float, paper: bool, escape: bool
 ) -> tuple[FloatArray, int, bool]:
     """Minimise until a step promises less than ``enough``: eta (10,), steps taken, and whether it came to that."""
     value, gradient, hessian, theta = cost_and_derivatives(quadratic, eta, paper, best)

@@ -20,12 +20,7 @@ from safe_sysid.identification.bounds.payload_constraints import PayloadConstrai
 from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.identification.estimates.centre import NearRows, analytic_centre
 from safe_sysid.identification.estimates.newton import fit_log_cholesky
-from safe_sysid.identification.estimates.projected import (
-    body_margin,
-    make_consistent,
-    opened_hand,
-    solve_convex,
-)
+from safe_sysid.identification.estimates.projected import body_margin, make_consistent, opened_hand, solve_convex
 from safe_sysid.identification.estimates.quadratic import NormalEquations, Quadratic
 from safe_sysid.robot.parameters import ParameterBox
 
@@ -40,10 +35,7 @@ class NominalEstimate:
     """A point estimate of theta_e from all rows ever seen."""
 
     def __init__(
-        self,
-        prior: ParameterBox,
-        payload_constraints: PayloadConstraints | None = None,
-        method: str = "bounds",
+        self, prior: ParameterBox, payload_constraints: PayloadConstraints | None = None, method: str = "bounds"
     ) -> None:
         """Start at the prior's centre.
 
@@ -89,9 +81,7 @@ class NominalEstimate:
         except (np.linalg.LinAlgError, ArithmeticError, ValueError):
             # Weights that differ by more than 10^16 leave no factorisation; a nominal is no reason to lose the bounds.
             middle = 0.5 * (box.payload_lower + box.payload_upper)
-            return make_consistent(
-                middle, box.payload_lower, box.payload_upper, self.normal.payload_constraints
-            )
+            return make_consistent(middle, box.payload_lower, box.payload_upper, self.normal.payload_constraints)
 
     def body(self) -> tuple[FloatArray, FloatArray]:
         """(10, P), (10,): the parameters that must be a body's are ``body z + offset`` (hand at most opened)."""
@@ -177,9 +167,7 @@ class NominalEstimate:
         if self._near is None:  # without rows, only what makes up the body matters
             part = np.any(body != 0.0, axis=0)
             nothing = NearRows(int(part.sum()))
-            z[part], _ = analytic_centre(
-                nothing, lower[part], upper[part], body[:, part], offset, start[part]
-            )
+            z[part], _ = analytic_centre(nothing, lower[part], upper[part], body[:, part], offset, start[part])
         else:
             z, self.scale = analytic_centre(self._near, lower, upper, body, offset, start)
         theta = np.clip(normal.unscaled(z)[payload], box.payload_lower, box.payload_upper)

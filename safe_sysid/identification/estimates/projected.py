@@ -119,10 +119,7 @@ def _solved(solver: clarabel.DefaultSolver) -> clarabel.DefaultSolution | None:
 
 
 def project_payload(
-    quadratic: Quadratic,
-    lower: FloatArray,
-    upper: FloatArray,
-    payload_constraints: PayloadConstraints | None = None,
+    quadratic: Quadratic, lower: FloatArray, upper: FloatArray, payload_constraints: PayloadConstraints | None = None
 ) -> tuple[FloatArray, bool]:
     """Minimiser in theta_e (10,) over its box with a consistent payload, and whether it is one.
 
@@ -161,10 +158,7 @@ def project_payload(
 
 
 def make_consistent(
-    theta: FloatArray,
-    lower: FloatArray,
-    upper: FloatArray,
-    payload_constraints: PayloadConstraints | None = None,
+    theta: FloatArray, lower: FloatArray, upper: FloatArray, payload_constraints: PayloadConstraints | None = None
 ) -> tuple[FloatArray, bool]:
     """Nearest point of a box to ``theta`` (10,) in units of the box that is consistent, and whether one was found.
 

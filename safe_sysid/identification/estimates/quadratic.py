@@ -69,12 +69,8 @@ class NormalEquations:
         self.prior, self.payload_constraints = prior, payload_constraints
         mid, rad = prior.mid, prior.rad
         if payload_constraints is not None:
-            mid = np.concatenate(
-                [mid, 0.5 * (payload_constraints.hand_lower + payload_constraints.hand_upper)]
-            )
-            rad = np.concatenate(
-                [rad, 0.5 * (payload_constraints.hand_upper - payload_constraints.hand_lower)]
-            )
+            mid = np.concatenate([mid, 0.5 * (payload_constraints.hand_lower + payload_constraints.hand_upper)])
+            rad = np.concatenate([rad, 0.5 * (payload_constraints.hand_upper - payload_constraints.hand_lower)])
         self.mid, self.scale = mid, np.where(rad > 0.0, rad, 1.0)
         self.free = rad > 0.0
         self._hessian = PRIOR_WEIGHT * np.eye(mid.size)
@@ -130,13 +126,9 @@ class NormalEquations:
         pair = Quadratic(full.hessian[np.ix_(order, order)], full.linear[order]).reduced(slice(0, 20))
         si = pair.transformed(np.diag(1.0 / self.scale[keep]), -(self.mid / self.scale)[keep])
         eye, zero = np.eye(10), np.zeros((10, 10))
-        split = si.transformed(
-            np.block([[eye, eye], [zero, eye]]), np.zeros(20)
-        )  # theta_e = theta_p + theta_h
+        split = si.transformed(np.block([[eye, eye], [zero, eye]]), np.zeros(20))  # theta_e = theta_p + theta_h
         # theta_h at its best given theta_p: H_hh theta_h = b_h - H_hp theta_p.
-        hand = np.linalg.solve(
-            split.hessian[10:, 10:], np.column_stack([-split.hessian[10:, :10], split.linear[10:]])
-        )
+        hand = np.linalg.solve(split.hessian[10:, 10:], np.column_stack([-split.hessian[10:, :10], split.linear[10:]]))
         back = hand.copy()
         back[:, :10] += np.eye(10)
         return split.reduced(slice(0, 10)), np.asarray(back, np.float64)

@@ -73,9 +73,7 @@ def read_tare(path: str | Path) -> Tare:
         raise
     except (OSError, ValueError, EOFError, KeyError, TypeError, OverflowError, NotImplementedError,
             RuntimeError, MemoryError, AttributeError) as error:  # fmt: skip
-        text = (
-            " ".join((getattr(error, "strerror", None) or str(error)).split())[:200] or type(error).__name__
-        )
+        text = " ".join((getattr(error, "strerror", None) or str(error)).split())[:200] or type(error).__name__
         raise TareError(f"{path}: cannot be read as a tare: {text}") from None
 
 
@@ -111,9 +109,7 @@ def _tare(path: str, found: dict[str, NDArray[Any]]) -> Tare:
         raise TareError(f"{path}: no {missing[0]!r} in it: expected a file that `safe-sysid tare` wrote")
     head = json.loads(str(found["json"][()]))
     if not isinstance(head, dict) or head.get("schema") != SCHEMA:
-        raise wrong(
-            "schema", head.get("schema") if isinstance(head, dict) else head, f"{SCHEMA}; make a new tare"
-        )
+        raise wrong("schema", head.get("schema") if isinstance(head, dict) else head, f"{SCHEMA}; make a new tare")
     if head.get("causes") != list(ERROR_CAUSES):
         raise wrong("causes of error", head.get("causes"), ", ".join(ERROR_CAUSES) + "; make a new tare")
     names: Any = head.get("joint_names")
@@ -162,11 +158,7 @@ def _rows(path: str, found: dict[str, NDArray[Any]], n: int, samples: int) -> Mo
         ("slack", np.all(arrays["slack"] > 0.0), "numbers > 0"),
         ("parts", np.all(arrays["parts"] >= 0.0), "numbers >= 0"),
         ("joint", np.all((arrays["joint"] >= 0) & (arrays["joint"] < n)), f"indices below {n}"),
-        (
-            "first, last",
-            np.all((arrays["first"] < arrays["last"]) & (arrays["last"] < samples)),
-            "sample indices",
-        ),
+        ("first, last", np.all((arrays["first"] < arrays["last"]) & (arrays["last"] < samples)), "sample indices"),
     )
     for name, good, expected in checks:
         if not good:

@@ -106,9 +106,7 @@ def _bound_arm(
     """Bound each unknown by the tare alone; narrows ``lower`` and ``upper`` in place."""
     x = UnknownsLayout(prior.layout)
     everything = np.arange(x.size)
-    joint = FeasibleSet(
-        prior, _ALL, payload_constraints, "lp", rows, rounds=_ROUNDS, improvement=_IMPROVEMENT
-    )
+    joint = FeasibleSet(prior, _ALL, payload_constraints, "lp", rows, rounds=_ROUNDS, improvement=_IMPROVEMENT)
     # By groups: each call has a budget of its own.
     groups = [*(x.arm.link(j) for j in range(prior.n - 1)), x.arm.joint_terms]
     parts = [(everything[group], everything[group]) for group in groups]
@@ -116,10 +114,7 @@ def _bound_arm(
     for asked, place in _UPDATES * parts:
         bounds = joint.bound(asked, prior)
         _add_shares(score, joint, bounds)
-        lower[place], upper[place] = (
-            np.maximum(lower[place], bounds.lower),
-            np.minimum(upper[place], bounds.upper),
-        )
+        lower[place], upper[place] = (np.maximum(lower[place], bounds.lower), np.minimum(upper[place], bounds.upper))
 
 
 def _add_shares(score: FloatArray, joint: FeasibleSet, bounds: LinearBounds) -> None:

@@ -33,16 +33,7 @@ from safe_sysid.robot.identity import differences, identity
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
 
-__all__ = [
-    "MAX_ROWS",
-    "Tare",
-    "TareError",
-    "TareRecorder",
-    "drift_of",
-    "gained",
-    "make_tare",
-    "tare_box",
-]
+__all__ = ["MAX_ROWS", "Tare", "TareError", "TareRecorder", "drift_of", "gained", "make_tare", "tare_box"]
 
 FloatArray = NDArray[np.float64]
 #: Rows of a tare. 400 keep 99 % of the gain (docs/use/tare.md).
@@ -99,9 +90,7 @@ class Tare:
         """
         layout, found = ParameterLayout(len(self.joint_names)), self.log_rows.matrix.shape[1]
         if found != layout.size:
-            raise TareError(
-                f"Tare: rows over {found} parameters: expected {layout.size}, of {layout.n} joints"
-            )
+            raise TareError(f"Tare: rows over {found} parameters: expected {layout.size}, of {layout.n} joints")
         if self.created.tzinfo is None:
             raise TareError(f"Tare.created = {self.created}: expected a time with its time zone")
         object.__setattr__(self, "drift", checked_drift(self.drift, layout))
@@ -208,9 +197,7 @@ class TareRecorder:
             TareError: there is none.
         """
         if not self._parts:
-            raise TareError(
-                "tare: no sample came while the hand was empty: expected a motion of some seconds"
-            )
+            raise TareError("tare: no sample came while the hand was empty: expected a motion of some seconds")
         return Measurements.concatenate(self._parts)
 
     def finish(self, temperature: float | None = None, created: datetime | None = None) -> Tare:
@@ -312,16 +299,12 @@ def _useful(rows: MomentumRows, box: ParameterBox) -> MomentumRows:
     return rows.take(reach > rows.slack)
 
 
-def _agreeing(
-    model: RobotModel, rows: MomentumRows, box: ParameterBox, selection: RowSelection
-) -> RowSelection:
+def _agreeing(model: RobotModel, rows: MomentumRows, box: ParameterBox, selection: RowSelection) -> RowSelection:
     if selection.margin > 0.0:
         return selection
     lower = np.nextafter(rows.target - rows.slack, -np.inf)
     upper = np.nextafter(rows.target + rows.slack, np.inf)
-    if not is_proved_empty(
-        rows.matrix, lower, upper, box.lower, box.upper, selection.multipliers / rows.slack
-    ):
+    if not is_proved_empty(rows.matrix, lower, upper, box.lower, box.upper, selection.multipliers / rows.slack):
         raise TareError(
             "tare: the solver found no arm that agrees with all equations, nor a proof that there is none: expected a "
             "motion that excites more, or errors declared larger"

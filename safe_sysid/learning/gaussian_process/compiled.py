@@ -19,12 +19,7 @@ import numpy as np
 from numba import literal_unroll, njit
 from numpy.typing import NDArray
 
-from safe_sysid.learning.gaussian_process.lagrangian_kernel import (
-    FEATURES,
-    LANES,
-    load_lanes,
-    torque_block,
-)
+from safe_sysid.learning.gaussian_process.lagrangian_kernel import FEATURES, LANES, load_lanes, torque_block
 from safe_sysid.learning.gaussian_process.motions import Motions
 
 __all__ = [
@@ -78,9 +73,7 @@ def lanes_of(x: Motions, dual: FloatArray) -> FloatArray:
 
 
 @njit(cache=True, nogil=True)
-def features_of(
-    q: FloatArray, qd: FloatArray, qdd: FloatArray, slides: NDArray[np.bool_], row: FloatArray
-) -> None:
+def features_of(q: FloatArray, qd: FloatArray, qdd: FloatArray, slides: NDArray[np.bool_], row: FloatArray) -> None:
     """Features of a sample.
 
     Args:
@@ -106,12 +99,7 @@ def _scale(row: FloatArray, position: FloatArray, own: FloatArray) -> None:
     for b in range(len(position)):
         k, c, z = b * FEATURES, position[b, 1], position[b, 2]
         own[b, 0], own[b, 5], own[b, 6] = position[b, 0], row[k + 4], row[k + 5]
-        own[b, 1], own[b, 2], own[b, 3], own[b, 4] = (
-            c * row[k],
-            c * row[k + 1],
-            z * row[k + 2],
-            z * row[k + 3],
-        )
+        own[b, 1], own[b, 2], own[b, 3], own[b, 4] = (c * row[k], c * row[k + 1], z * row[k + 2], z * row[k + 3])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -182,11 +170,7 @@ def _add_link(
             w[P2 + j] = P * h * h
             w[SU2 + j] = su2
         for b in range(m):
-            o, d, weight = (
-                np.uint64(b) * _PER_JOINT,
-                base + np.uint64(b * PER_SAMPLE * LANES),
-                weights[m - 1, b],
-            )
+            o, d, weight = (np.uint64(b) * _PER_JOINT, base + np.uint64(b * PER_SAMPLE * LANES), weights[m - 1, b])
             for j in range(_L):
                 vel, acc, a = flat[d + _VEL + j], flat[d + _ACC + j], flat[d + _DUAL + j]
                 u1, mix = w[o + U1 + j], w[o + MIX + j]
@@ -277,18 +261,7 @@ def mean_torques(
     flat, own = blocks.reshape(-1), w[(3 * n + _SHARED) * LANES :].reshape(n, 7)
     w[:] = 0.0
     for joints in literal_unroll(links):
-        _add_link(
-            joints[0],
-            joints[1],
-            row,
-            flat,
-            blocks.shape[0],
-            n * PER_SAMPLE * LANES,
-            weights,
-            position,
-            own,
-            w,
-        )
+        _add_link(joints[0], joints[1], row, flat, blocks.shape[0], n * PER_SAMPLE * LANES, weights, position, own, w)
     last = links[-1]
     _add_potential(last[0], last[1], row, flat, blocks.shape[0], potential, own, w)
     for b in range(n):
@@ -331,9 +304,7 @@ def cross_torques(
                 for b in range(n):
                     out[(start + j) * n + b, a] = w[k + (a * n + b) * LANES + j]
                 other = columns[a * FEATURES + 4, start + j]
-                out[(start + j) * n + a, a] += friction[a, 0] * v * other + friction[a, 1] * np.sign(
-                    v
-                ) * np.sign(other)
+                out[(start + j) * n + a, a] += friction[a, 0] * v * other + friction[a, 1] * np.sign(v) * np.sign(other)
 
 
 @njit(cache=True, nogil=True)
@@ -361,12 +332,7 @@ def add_cross_squared_exponential(
 
 @njit(cache=True, nogil=True)
 def add_mean_squared_exponential(
-    x: FloatArray,
-    inputs: FloatArray,
-    dual: FloatArray,
-    variance: FloatArray,
-    rates: FloatArray,
-    out: FloatArray,
+    x: FloatArray, inputs: FloatArray, dual: FloatArray, variance: FloatArray, rates: FloatArray, out: FloatArray
 ) -> None:
     """Add the mean of the squared exponentials.
 

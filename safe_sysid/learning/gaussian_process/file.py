@@ -104,9 +104,7 @@ class LearnedModel:
             )
         for name, ours, theirs in zip(names, self.process.x.slides, slides, strict=True):
             if ours != theirs:
-                raise ModelFileError(
-                    f"joint {name} {'slides' if ours else 'turns'} in the model, not in the arm"
-                )
+                raise ModelFileError(f"joint {name} {'slides' if ours else 'turns'} in the model, not in the arm")
 
 
 def _name(part: KernelPart) -> str:
@@ -117,9 +115,7 @@ def _name(part: KernelPart) -> str:
             return "squared_exponential"
         case LinearPart(features=features) if features is friction_features:
             return "friction"
-    raise ModelFileError(
-        f"a kernel with {type(part).__name__} of its own features cannot be written to a file"
-    )
+    raise ModelFileError(f"a kernel with {type(part).__name__} of its own features cannot be written to a file")
 
 
 def _hand_over_arrays(h: HandOver | None) -> dict[str, Any]:
@@ -131,11 +127,7 @@ def _hand_over_arrays(h: HandOver | None) -> dict[str, Any]:
 def _read_hand_over(subset: NDArray[np.int64], rows: FloatArray, samples: int, n: int) -> HandOver | None:
     if not rows.size and not subset.size:
         return None
-    if (
-        rows.shape != (3, n)
-        or not np.all(np.isfinite(rows))
-        or not np.all((rows[0] > 0.0) & (rows[0] < rows[1]))
-    ):
+    if rows.shape != (3, n) or not np.all(np.isfinite(rows)) or not np.all((rows[0] > 0.0) & (rows[0] < rows[1])):
         raise ModelFileError(
             f"hand_over has shape {rows.shape}: expected (3, {n}), positive, the first row less than the second"
         )
@@ -194,17 +186,13 @@ def _model(arrays: Mapping[str, NDArray[Any]]) -> LearnedModel:
     if unknown or not parts:
         raise ModelFileError(f"parts = {parts}: expected one or more of {', '.join(_MAKERS)}")
     if len(names) != len(slides) or len(set(names)) != len(names) or not names:
-        raise ModelFileError(
-            f"{len(names)} joint_names, {len(slides)} slides: expected one of each for every joint"
-        )
+        raise ModelFileError(f"{len(names)} joint_names, {len(slides)} slides: expected one of each for every joint")
     if units.shape != (2,) or not np.all(np.isfinite(units)) or np.any(units <= 0.0):
         raise ModelFileError(f"units = {units[:4].tolist()}: expected two positive numbers")
     if arrays["provenance"].shape[1] != 2:
         raise ModelFileError(f"provenance has shape {arrays['provenance'].shape}: expected (K, 2)")
     kernel = SumKernel(tuple(_MAKERS[part](len(names)) for part in parts))
     x = Motions(arrays["q"], arrays["qd"], arrays["qdd"], slides)
-    process = TorqueProcess(
-        kernel, arrays["log"], arrays["log_noise"], x, arrays["torque"], Units(*map(float, units))
-    )
+    process = TorqueProcess(kernel, arrays["log"], arrays["log_noise"], x, arrays["torque"], Units(*map(float, units)))
     hand_over = _read_hand_over(arrays["subset"], arrays["hand_over"], len(x), len(names))
     return LearnedModel(process, names, {str(k): str(v) for k, v in arrays["provenance"]}, hand_over)

@@ -74,9 +74,7 @@ class LagrangianPart:
 
     def start(self, x: Motions) -> FloatArray:
         """Velocities have weight one, positions a half, so that every ``p(q, q)`` of a joint that turns is one."""
-        return np.concatenate([np.zeros(self.n * (self.n + 1) // 2), np.full(self.count, np.log(0.5))])[
-            : self.count
-        ]
+        return np.concatenate([np.zeros(self.n * (self.n + 1) // 2), np.full(self.count, np.log(0.5))])[: self.count]
 
     def unpack(self, log: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Weights (n, n), position (n, n, 3), potential (n, 3) of :func:`.lagrangian_kernel.torque_block`.
@@ -108,9 +106,7 @@ class LagrangianPart:
             x: N samples.
         """
         parameters, out = self.unpack(log), np.empty((2, len(x), len(y) * self.n))
-        in_threads(
-            lambda first, step: fill_energies(first, step, x.rows, y.columns, *parameters, out), out.size
-        )
+        in_threads(lambda first, step: fill_energies(first, step, x.rows, y.columns, *parameters, out), out.size)
         return out
 
     def energy_kernels(self, log: FloatArray, x: Motions, y: Motions) -> FloatArray:
@@ -133,8 +129,7 @@ class LagrangianPart:
             )
 
         kinetic = sum(
-            np.einsum("b,brj->rj", weights[i, : i + 1], speed[: i + 1]) ** 2
-            * factors(position[i, : i + 1]) ** 2
+            np.einsum("b,brj->rj", weights[i, : i + 1], speed[: i + 1]) ** 2 * factors(position[i, : i + 1]) ** 2
             for i in range(self.n)
         )
         return np.stack([kinetic, factors(potential)])
@@ -228,9 +223,7 @@ class SquaredExponentialPart:
     def pull(self, log: FloatArray, x: Motions, inverse: FloatArray, dual: FloatArray) -> FloatArray:
         """See :class:`KernelPart`."""
         result = []
-        for j, (part, block) in enumerate(
-            zip(log.reshape(self.n, -1), self.matrices(log, x, x), strict=True)
-        ):
+        for j, (part, block) in enumerate(zip(log.reshape(self.n, -1), self.matrices(log, x, x), strict=True)):
             own = np.tril(inverse[j :: self.n, j :: self.n])
             own = own + np.tril(own, -1).T - np.outer(dual[j :: self.n], dual[j :: self.n])
             weight = 0.5 * own * block

@@ -31,9 +31,7 @@ _P, _P1, _P2, _P12, _U1, _U2, _MIX, _Y1, _Y2, _GU, _GM, _Z1, _Z2, _TU, _TM = ran
 
 
 @njit(cache=True, nogil=True)
-def _factors(
-    count: int, x: FloatArray, y: FloatArray, position: FloatArray, power: float, s: FloatArray
-) -> None:
+def _factors(count: int, x: FloatArray, y: FloatArray, position: FloatArray, power: float, s: FloatArray) -> None:
     """``p`` and its derivatives, and those of ``log p^power`` by q, q' and both, of the first joints."""
     for b in range(count):
         k = b * FEATURES
@@ -71,13 +69,9 @@ def _to_position(
     by_2 = r * (by_u2 - by_mix * p1 / p)
     by_12 = r * by_mix
     out[0] += by_p
-    out[1] += (
-        by_p * x[k] * y[k] + by_1 * x[k + 1] * y[k] + by_2 * x[k] * y[k + 1] + by_12 * x[k + 1] * y[k + 1]
-    )
+    out[1] += by_p * x[k] * y[k] + by_1 * x[k + 1] * y[k] + by_2 * x[k] * y[k + 1] + by_12 * x[k + 1] * y[k + 1]
     k += 2
-    out[2] += (
-        by_p * x[k] * y[k] + by_1 * x[k + 1] * y[k] + by_2 * x[k] * y[k + 1] + by_12 * x[k + 1] * y[k + 1]
-    )
+    out[2] += by_p * x[k] * y[k] + by_1 * x[k + 1] * y[k] + by_2 * x[k] * y[k + 1] + by_12 * x[k + 1] * y[k + 1]
 
 
 @njit(cache=True, nogil=True)

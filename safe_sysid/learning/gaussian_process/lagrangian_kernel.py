@@ -30,15 +30,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = [
-    "FEATURES",
-    "LANES",
-    "fill_energies",
-    "fill_torques",
-    "load_lanes",
-    "torque_block",
-    "workspace_size",
-]
+__all__ = ["FEATURES", "LANES", "fill_energies", "fill_torques", "load_lanes", "torque_block", "workspace_size"]
 
 FloatArray = NDArray[np.float64]
 
@@ -86,9 +78,7 @@ def load_lanes(n: int, columns: FloatArray, start: int, w: FloatArray) -> int:
 
 
 @njit(cache=True, nogil=True)
-def link_factors(
-    i: int, n: int, row: FloatArray, weights: FloatArray, position: FloatArray, w: FloatArray
-) -> None:
+def link_factors(i: int, n: int, row: FloatArray, weights: FloatArray, position: FloatArray, w: FloatArray) -> None:
     """What a link's kinetic energy needs of each pair: u, u', m by joint, and P, U, U', M, h, h1, h2, h12.
 
     Args:
@@ -142,13 +132,7 @@ def _add_link(i: int, n: int, row: FloatArray, weights: FloatArray, w: FloatArra
         weight, v, acc = weights[i, b], row[b * FEATURES + 4], row[b * FEATURES + 5]
         alpha = weight * v
         for j in range(_LANES):
-            p, h, su1, su2, sm = (
-                w[s + P + j],
-                w[s + H + j],
-                w[s + SUM_U1 + j],
-                w[s + SUM_U2 + j],
-                w[s + SUM_MIX + j],
-            )
+            p, h, su1, su2, sm = (w[s + P + j], w[s + H + j], w[s + SUM_U1 + j], w[s + SUM_U2 + j], w[s + SUM_MIX + j])
             d1, d2 = w[s + H1 + j] + h * su1, w[s + H2 + j] + h * su2
             vel, u2, mix = w[o + VEL + j], w[o + U2 + j], w[o + MIX + j]
             w[o + ALPHA + j] = weight * vel
@@ -203,12 +187,7 @@ def potential_factors(n: int, row: FloatArray, potential: FloatArray, w: FloatAr
 
 @njit(cache=True, nogil=True)
 def torque_block(
-    n: int,
-    row: FloatArray,
-    weights: FloatArray,
-    position: FloatArray,
-    potential: FloatArray,
-    w: FloatArray,
+    n: int, row: FloatArray, weights: FloatArray, position: FloatArray, potential: FloatArray, w: FloatArray
 ) -> int:
     """Kernel of torques between a sample x and those in the lanes.
 
@@ -245,12 +224,7 @@ def torque_block(
 
 @njit(cache=True, nogil=True)
 def energy_block(
-    n: int,
-    row: FloatArray,
-    weights: FloatArray,
-    position: FloatArray,
-    potential: FloatArray,
-    w: FloatArray,
+    n: int, row: FloatArray, weights: FloatArray, position: FloatArray, potential: FloatArray, w: FloatArray
 ) -> int:
     """Covariance of energies at a sample x with torques at those in the lanes, eqs. (27a) and (27b) of [LIP].
 

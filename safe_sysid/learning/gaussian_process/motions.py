@@ -46,9 +46,7 @@ class Motions:
             a.setflags(write=False)
             arrays.append(a)
         if len({len(a) for a in arrays}) > 1:
-            raise ParameterError(
-                f"{[len(a) for a in arrays]} samples of q, qd and qdd: expected as many of each"
-            )
+            raise ParameterError(f"{[len(a) for a in arrays]} samples of q, qd and qdd: expected as many of each")
         self.q, self.qd, self.qdd = arrays
         self.slides = tuple(bool(x) for x in slides)
 

@@ -11,12 +11,7 @@ from scipy.linalg import solve_triangular
 
 from safe_sysid.errors import ParameterError
 from safe_sysid.learning.gaussian_process import factor as factors
-from safe_sysid.learning.gaussian_process.kernels import (
-    LagrangianPart,
-    LinearPart,
-    SumKernel,
-    friction_features,
-)
+from safe_sysid.learning.gaussian_process.kernels import LagrangianPart, LinearPart, SumKernel, friction_features
 from safe_sysid.learning.gaussian_process.motions import Motions
 
 __all__ = ["Energies", "TorqueProcess", "Units", "informative", "likelihood", "likelihood_gradient"]
@@ -166,9 +161,7 @@ class TorqueProcess:
         inside, out = self.units.inside(x), np.empty((len(x), x.n))
         for start in range(0, len(x), _CHUNK):
             part = slice(start, start + _CHUNK)
-            out[part] = (self.kernel.matrix(self.log, inside[part], self._inside) @ self.dual).reshape(
-                -1, x.n
-            )
+            out[part] = (self.kernel.matrix(self.log, inside[part], self._inside) @ self.dual).reshape(-1, x.n)
         return self.units.torque * out
 
     def covariance(self, x: Motions) -> FloatArray:
@@ -177,9 +170,7 @@ class TorqueProcess:
         for start in range(0, len(x), _CHUNK):
             some = inside[start : start + _CHUNK]
             cross = self.kernel.matrix(self.log, self._inside, some)
-            v = solve_triangular(self._factor, cross, lower=True, check_finite=False).reshape(
-                -1, len(some), n
-            )
+            v = solve_triangular(self._factor, cross, lower=True, check_finite=False).reshape(-1, len(some), n)
             for k in range(0, len(some), 8):
                 few = some[k : k + 8]
                 prior = np.tril(self.kernel.matrix(self.log, few))
@@ -240,9 +231,7 @@ class TorqueProcess:
         """
         n = self.x.n
         accelerations = np.vstack([np.zeros(n), np.eye(n)]) / self.units.time**2
-        x = Motions(
-            np.tile(np.asarray(q, float), (n + 1, 1)), np.zeros((n + 1, n)), accelerations, self.x.slides
-        )
+        x = Motions(np.tile(np.asarray(q, float), (n + 1, 1)), np.zeros((n + 1, n)), accelerations, self.x.slides)
         torque = self._lagrangian_torque(x)
         mass = (torque[1:] - torque[0]) * self.units.time**2
         return 0.5 * (mass + mass.T)
@@ -290,9 +279,7 @@ class TorqueProcess:
             ParameterError: no such sample, or the last one.
         """
         if not 0 <= sample < len(self.x) or len(self.x) == 1:
-            raise ParameterError(
-                f"sample {sample} of {len(self.x)}: expected one of them, and one that stays"
-            )
+            raise ParameterError(f"sample {sample} of {len(self.x)}: expected one of them, and one that stays")
         n, kept = self.x.n, np.r_[0:sample, sample + 1 : len(self.x)]
         smaller = factors.remove(self._factor, n * sample, n * sample + n)
         return self._with(self.x[kept], self.torque[kept], smaller)
@@ -304,12 +291,7 @@ class TorqueProcess:
 
 
 def informative(
-    kernel: SumKernel,
-    log: FloatArray,
-    log_noise: FloatArray,
-    x: Motions,
-    most: int,
-    units: Units | None = None,
+    kernel: SumKernel, log: FloatArray, log_noise: FloatArray, x: Motions, most: int, units: Units | None = None
 ) -> NDArray[np.int64]:
     """Samples worth keeping where not all can be: each the one whose torque is least known from those before it.
 
@@ -328,10 +310,7 @@ def informative(
     most = min(most, len(x))
     known = np.empty((len(x) * n, most * n))
     left = np.concatenate(
-        [
-            np.diag(kernel.matrix(log, inside[k : k + 16])).reshape(-1, n) * scale**2
-            for k in range(0, len(x), 16)
-        ]
+        [np.diag(kernel.matrix(log, inside[k : k + 16])).reshape(-1, n) * scale**2 for k in range(0, len(x), 16)]
     )
     while len(chosen) < most:
         score = left.sum(1)

@@ -86,9 +86,7 @@ def train(
     how = how or Training()
     torque = np.atleast_2d(np.asarray(torque, float))
     if torque.shape != (len(x), x.n) or not len(x):
-        raise ParameterError(
-            f"torque: shape {torque.shape}, expected {(len(x), x.n)}, and at least one sample"
-        )
+        raise ParameterError(f"torque: shape {torque.shape}, expected {(len(x), x.n)}, and at least one sample")
     if not np.all(np.isfinite(torque)):
         r, j = np.argwhere(~np.isfinite(torque))[0]
         raise ParameterError(f"torque[{r}, {j}] = {torque[r, j]}: expected a finite number")

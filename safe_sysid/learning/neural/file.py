@@ -68,9 +68,7 @@ def write_hybrid(path: str | Path, learned: Learned) -> None:
         HybridFileError: a Deep Lagrangian network, which no control process runs, or the file cannot be written.
     """
     if learned.kind.rigid == "delan":
-        raise HybridFileError(
-            f"model {learned.name}: {learned.kind.words} is trained for comparison and has no file"
-        )
+        raise HybridFileError(f"model {learned.name}: {learned.kind.words} is trained for comparison and has no file")
     arrays: dict[str, Any] = {
         "schema": np.array(SCHEMA),
         "name": np.array(learned.name),
@@ -102,9 +100,7 @@ def read_hybrid(path: str | Path, joint_names: Sequence[str] | None = None) -> L
     """
     arrays = read_archive(path, "a hybrid model", SCHEMA, _ARRAYS, HybridFileError)
     if str(arrays["checksum"]) != (found := _checksum(arrays)):
-        raise HybridFileError(
-            f"{path}: checksum {str(arrays['checksum'])[:64]!r}: expected {found!r} of its content"
-        )
+        raise HybridFileError(f"{path}: checksum {str(arrays['checksum'])[:64]!r}: expected {found!r} of its content")
     try:
         learned = _learned(arrays)
         check(learned)
@@ -159,14 +155,8 @@ def check(learned: Learned) -> None:
     need(1 <= learned.every <= _SLOWEST, f"every = {learned.every}", f"1 to {_SLOWEST} ticks")
     names, kind = learned.joint_names, learned.kind
     n = len(names)
-    need(
-        n > 0 and len(set(names)) == n and all(names), f"joint_names = {names}", "different, non-empty names"
-    )
-    need(
-        bool(np.isfinite(learned.rate_hz)) and learned.rate_hz > 0.0,
-        f"rate_hz = {learned.rate_hz}",
-        "a rate > 0",
-    )
+    need(n > 0 and len(set(names)) == n and all(names), f"joint_names = {names}", "different, non-empty names")
+    need(bool(np.isfinite(learned.rate_hz)) and learned.rate_hz > 0.0, f"rate_hz = {learned.rate_hz}", "a rate > 0")
     need(kind.rigid != "delan", f"name = {learned.name}", "a model that is run in a control process")
     layout, theta = ParameterLayout(n), learned.theta
     need((theta is None) == (kind.rigid is None), "theta", "parameters of a rigid part where there is one")
@@ -188,10 +178,6 @@ def check(learned: Learned) -> None:
     need(bool(np.all(scaling.torque_range > 0.0)), "torque_low", "numbers below torque_high")
     if theta is not None:
         for j, name in enumerate(names):
-            need(
-                is_consistent(theta[layout.link(j)]),
-                f"theta of the link behind {name}",
-                "those of a real body",
-            )
+            need(is_consistent(theta[layout.link(j)]), f"theta of the link behind {name}", "those of a real body")
         for block in (layout.coulomb, layout.viscous, layout.rotor_inertia):
             need(bool(np.all(theta[block] >= 0.0)), "theta of friction and rotors", "no negative numbers")

@@ -111,9 +111,7 @@ class Learned:
         return MODELS[self.name]
 
 
-def network_shapes(
-    network: str | None, n: int, weights: Mapping[str, FloatArray]
-) -> dict[str, tuple[int, ...]]:
+def network_shapes(network: str | None, n: int, weights: Mapping[str, FloatArray]) -> dict[str, tuple[int, ...]]:
     """Shapes that the weights of a network of an arm must have.
 
     Args:
@@ -124,16 +122,9 @@ def network_shapes(
     if network is None:
         return {}
     width = _rows(weights.get("first.weight"))
-    shapes: dict[str, tuple[int, ...]] = {
-        "first.weight": (width, 3 * n),
-        "first.bias": (width,),
-        "slope.weight": (1,),
-    }
+    shapes: dict[str, tuple[int, ...]] = {"first.weight": (width, 3 * n), "first.bias": (width,), "slope.weight": (1,)}
     if network == "mlp":
-        inner: Sequence[tuple[str, tuple[int, ...]]] = [
-            ("second.weight", (width, width)),
-            ("second.bias", (width,)),
-        ]
+        inner: Sequence[tuple[str, tuple[int, ...]]] = [("second.weight", (width, width)), ("second.bias", (width,))]
         last = width
     else:
         last = _rows(weights.get("memory.weight_hh_l0")) // 4

@@ -80,13 +80,7 @@ def _sigmoid(x: float) -> float:
 
 @njit(cache=True)
 def _network(
-    kind: int,
-    flat: FloatArray,
-    x: FloatArray,
-    state: FloatArray,
-    work: FloatArray,
-    width: int,
-    out: FloatArray,
+    kind: int, flat: FloatArray, x: FloatArray, state: FloatArray, work: FloatArray, width: int, out: FloatArray
 ) -> None:
     """``out`` (n,) in units of the torque's range; ``state`` (2 h,) goes one step on."""
     a = work[:width]
@@ -344,9 +338,7 @@ class HybridResidual:
         found = cls(SteppingModel(learned, model.kinematics, model.theta_nominal, transition))
         if found.stepping.has_memory and abs(learned.rate_hz / rate - 1.0) > _RATE:
             expected = f"{rate:g} Hz, the measurement.rate_hz of {model.name}"
-            raise HybridFileError(
-                f"{path}: rate_hz = {learned.rate_hz:g} of a model with memory: expected {expected}"
-            )
+            raise HybridFileError(f"{path}: rate_hz = {learned.rate_hz:g} of a model with memory: expected {expected}")
         return found
 
     def predict(self, q: FloatArray, qd: FloatArray, qdd: FloatArray) -> tuple[FloatArray, float]:

@@ -51,9 +51,7 @@ def read_published(message: Any) -> PublishedBounds:
     labels = [dim.label for dim in message.layout.dim]
     data = np.array(message.data, float)
     if len(labels) != 2 or data.size % 3 or not data.size:
-        raise LogError(
-            f"bounds: {len(labels)} labels, {data.size} numbers: expected 2, and 3 rows of numbers"
-        )
+        raise LogError(f"bounds: {len(labels)} labels, {data.size} numbers: expected 2, and 3 rows of numbers")
     batch = _BATCH.search(labels[1])
     return PublishedBounds(labels[0], None if batch is None else int(batch[1]), data.reshape(3, -1))
 

@@ -59,9 +59,7 @@ def check_bag(path: str | Path) -> None:
         named = content.get("relative_file_paths") if isinstance(content, dict) else None
         names = {PurePath(str(name)).name for name in named} if isinstance(named, list) else set()
         files = sorted(
-            entry
-            for entry in path.iterdir()
-            if entry.name in names or entry.suffix in (".mcap", ".db3", ".zstd")
+            entry for entry in path.iterdir() if entry.name in names or entry.suffix in (".mcap", ".db3", ".zstd")
         )
     for file in files:
         with _open(file, _MAX_FILE) as stream:
@@ -170,9 +168,7 @@ def _walk(file: Path, stream: BinaryIO, packed: bool) -> None:
         at += 9 + length
         stream.seek(at)
     if wanted or any(chunks.get(start) != chunk for start, chunk in indexed):
-        raise LogError(
-            f"{file}: an index of what is not there: expected the records of the file, as they are"
-        )
+        raise LogError(f"{file}: an index of what is not there: expected the records of the file, as they are")
 
 
 def _indexed(file: Path, at: int, record: bytes) -> tuple[int, _Chunk]:

@@ -114,9 +114,7 @@ def recover_bag(path: str | Path, out: str | Path, progress: Callable[[float], N
 def _add(writer: Any, connection: Any, store: Any) -> Any:
     qos = connection.ext.offered_qos_profiles
     if connection.msgtype in store.fielddefs:
-        return writer.add_connection(
-            connection.topic, connection.msgtype, typestore=store, offered_qos_profiles=qos
-        )
+        return writer.add_connection(connection.topic, connection.msgtype, typestore=store, offered_qos_profiles=qos)
     text = connection.msgdef.data
     return writer.add_connection(
         connection.topic, connection.msgtype, msgdef=text, rihs01="RIHS01_", offered_qos_profiles=qos

@@ -28,9 +28,7 @@ class UnknownTypeError(LogError):
 class BagWriter:
     """A bag that is being written. Not thread-safe."""
 
-    def __init__(
-        self, path: str | Path, compression: str = "none", notes: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, path: str | Path, compression: str = "none", notes: Mapping[str, str] | None = None) -> None:
         """Create it.
 
         Args:
@@ -60,9 +58,7 @@ class BagWriter:
         try:
             self._writer.open()
         except OSError as error:
-            raise LogError(
-                f"{self.path}: {error.strerror or error}: expected a place to write a bag"
-            ) from None
+            raise LogError(f"{self.path}: {error.strerror or error}: expected a place to write a bag") from None
         self.written, self.bytes, self._last, self._closed = 0, 0, 0, False
 
     def check(self, name: str, message_type: str) -> None:
@@ -75,9 +71,7 @@ class BagWriter:
             UnknownTypeError: the library has no definition of the type.
         """
         if message_type not in self._store.fielddefs:
-            raise UnknownTypeError(
-                f"{name}: no definition of {message_type}: expected a type of ROS 2's own packages"
-            )
+            raise UnknownTypeError(f"{name}: no definition of {message_type}: expected a type of ROS 2's own packages")
 
     def topic(self, name: str, message_type: str, qos: Sequence[Any] = ()) -> Topic:
         """Add a topic.
@@ -89,9 +83,7 @@ class BagWriter:
             UnknownTypeError: the library has no definition of the type.
         """
         self.check(name, message_type)
-        return self._writer.add_connection(
-            name, message_type, typestore=self._store, offered_qos_profiles=qos
-        )
+        return self._writer.add_connection(name, message_type, typestore=self._store, offered_qos_profiles=qos)
 
     def write(self, topic: Topic, time_ns: int, data: bytes) -> None:
         """Add a message. Times in a bag never go back: an earlier one counts as the last one's.

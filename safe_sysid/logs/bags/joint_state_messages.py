@@ -25,12 +25,7 @@ class JointStateDecoder:
     """
 
     def __init__(
-        self,
-        where: str,
-        topic: str,
-        store: Any,
-        joint_names: Sequence[str],
-        may_lack_velocity: bool = False,
+        self, where: str, topic: str, store: Any, joint_names: Sequence[str], may_lack_velocity: bool = False
     ) -> None:
         """Start with none.
 
@@ -61,11 +56,7 @@ class JointStateDecoder:
         if not set(self._joints) <= set(names):
             self.lacking += 1
             return
-        counts = {
-            "position": len(message.position),
-            "velocity": len(message.velocity),
-            "effort": len(message.effort),
-        }
+        counts = {"position": len(message.position), "velocity": len(message.velocity), "effort": len(message.effort)}
         velocity = message.velocity
         if self._may_lack_velocity and not len(velocity):
             counts.pop("velocity")

@@ -38,9 +38,7 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
     """Reader and types of a bag; whatever the library raises becomes one line."""
     if not path.exists():
         raise LogError(f"{path}: no such file")
-    if path.is_dir() and not any(
-        found for kind in ("metadata.yaml", "*.mcap", "*.db3") for found in path.glob(kind)
-    ):
+    if path.is_dir() and not any(found for kind in ("metadata.yaml", "*.mcap", "*.db3") for found in path.glob(kind)):
         raise LogError(f"{path}: holds no recording: expected a bag; `safe-sysid demo --record` makes one")
     if is_unfinished(path):
         raise LogError(
@@ -65,9 +63,7 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
 
 def _identifiers(reader: Any) -> tuple[str, ...]:
     names = {
-        c.topic.removesuffix(_JOURNAL)
-        for c in reader.connections
-        if c.topic.endswith(_JOURNAL) and c.msgtype == _TEXT
+        c.topic.removesuffix(_JOURNAL) for c in reader.connections if c.topic.endswith(_JOURNAL) and c.msgtype == _TEXT
     }
     return tuple(sorted(names))
 
@@ -116,11 +112,7 @@ class _Bag:
         self.notes: list[str] = []
 
     def replay(
-        self,
-        robot: str | None,
-        topic: str | None,
-        files: Mapping[str, Path | None],
-        progress: Callable[[float], None],
+        self, robot: str | None, topic: str | None, files: Mapping[str, Path | None], progress: Callable[[float], None]
     ) -> ReplayResult:
         configurations, begins = self._configurations()
         models = self._models(configurations, begins, robot)
@@ -131,9 +123,7 @@ class _Bag:
         total = max(sum(c.msgcount for c in [*states, *wanted]), 1)
         with tempfile.TemporaryDirectory(prefix="safe_sysid_replay_") as scratch:
             replayer = Replayer(models, files, Path(scratch), self.node)
-            for count, (connection, _, raw) in enumerate(
-                self.reader.messages(connections=[*states, *wanted])
-            ):
+            for count, (connection, _, raw) in enumerate(self.reader.messages(connections=[*states, *wanted])):
                 if connection.msgtype == JOINT_STATE:
                     decoder.add(raw)
                     if count % _BLOCK == 0:
@@ -202,9 +192,7 @@ class _Bag:
                     f"{self.path}: no message on {self.node}{_CONFIGURATION}: expected one, or --robot with the file "
                     "of the run's robot"
                 )
-            self.notes.append(
-                f"the bag has no {self.node}{_CONFIGURATION}: {robot} is believed to be the run's robot"
-            )
+            self.notes.append(f"the bag has no {self.node}{_CONFIGURATION}: {robot} is believed to be the run's robot")
             return [load_robot(robot)]
         times = np.array([time for time, _ in configurations])
         loaded: dict[int, RobotModel] = {}
@@ -215,14 +203,10 @@ class _Bag:
                 loaded[k] = configurations[k][1].load_model(robot)
             models.append(loaded[k])
         if len({model.joint_names for model in models}) > 1:
-            raise LogError(
-                f"{self.path}: {self.node} had robots with other joints in one bag: expected one robot"
-            )
+            raise LogError(f"{self.path}: {self.node} had robots with other joints in one bag: expected one robot")
         return models
 
-    def _result(
-        self, replayer: Replayer, configurations: Sequence[tuple[int, Configuration]]
-    ) -> ReplayResult:
+    def _result(self, replayer: Replayer, configurations: Sequence[tuple[int, Configuration]]) -> ReplayResult:
         result = replayer.result
         result.robot, result.notes = replayer.model.name, [*self.notes, *result.notes]
         if configurations:

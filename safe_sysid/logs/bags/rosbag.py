@@ -111,11 +111,7 @@ def _topic(path: Path, reader: Any, store: Any, joint_names: tuple[str, ...], to
     named = [name for name in good if name.rpartition("/")[2] == "joint_states"]
     if len(good) == 1 or len(named) == 1:
         return (named or good)[0]
-    reason = (
-        "none has all joints of the robot, " + ", ".join(joint_names)
-        if not good
-        else "several have all joints"
-    )
+    reason = "none has all joints of the robot, " + ", ".join(joint_names) if not good else "several have all joints"
     raise LogError(f"{path}: topics {', '.join(good or found)}: {reason}: say which with --topic")
 
 

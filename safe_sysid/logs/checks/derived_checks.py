@@ -18,12 +18,7 @@ _SHARE = 0.9
 
 
 def check_derived(
-    log: Log,
-    errors: MeasurementErrors,
-    steps: NDArray[np.intp],
-    j: int,
-    rate_hz: float,
-    continuous: bool,
+    log: Log, errors: MeasurementErrors, steps: NDArray[np.intp], j: int, rate_hz: float, continuous: bool
 ) -> Finding | None:
     """A finding if the velocities of a joint are forward, backward or central differences of its positions.
 
@@ -62,9 +57,7 @@ def check_derived(
             if count < _ENOUGH or np.sum(same & telling) < _SHARE * count:
                 continue
             longest, shortest = float(np.max([h1, h2])), float(np.min([h1, h2]))
-            needed = (
-                0.5 * float(errors.acceleration[j]) * longest + 2.0 * float(errors.position[j]) / shortest
-            )
+            needed = 0.5 * float(errors.acceleration[j]) * longest + 2.0 * float(errors.position[j]) / shortest
             relative = 2.0 * errors.stamp / shortest
             relative += 0.0 if nominal is None else max(longest / nominal - 1.0, 1.0 - shortest / nominal)
             needed += relative * float(np.max(np.abs(v)))

@@ -49,9 +49,7 @@ class SampledWindows:
     windows: list[tuple[int, int]]
     ramp: float
 
-    def rows(
-        self, model: RobotModel, errors: MeasurementErrors, data: Measurements | None = None
-    ) -> MomentumRows:
+    def rows(self, model: RobotModel, errors: MeasurementErrors, data: Measurements | None = None) -> MomentumRows:
         """Momentum equations over the prior box.
 
         Args:
@@ -171,9 +169,7 @@ class _Cause:
     def _count(self, excess: FloatArray, rows: MomentumRows) -> NDArray[np.int64]:
         return np.bincount(rows.joint[excess > 0.0], minlength=self.model.n)
 
-    def _counts(
-        self, change: Callable[[Measurements], Measurements], **errors: object
-    ) -> NDArray[np.int64] | None:
+    def _counts(self, change: Callable[[Measurements], Measurements], **errors: object) -> NDArray[np.int64] | None:
         """Impossible windows of each joint under a hypothesis; None if it cannot be tested, or on hardly a window."""
         declared = replace(self.errors, **errors) if errors else self.errors  # type: ignore[arg-type]
         try:
@@ -239,9 +235,7 @@ class _Cause:
         if self.before[~wrong].sum() > _ENOUGH * self.before.sum():
             return []
         return self._all(
-            "effort_sign",
-            "the opposite sign explains it: turn the effort's sign around",
-            np.flatnonzero(wrong),
+            "effort_sign", "the opposite sign explains it: turn the effort's sign around", np.flatnonzero(wrong)
         )
 
     def _source(self) -> list[Finding]:
@@ -267,9 +261,7 @@ class _Cause:
         _, best = linear_sum_assignment(cost + 1e-3 * (1.0 - np.eye(n)))
         moved = np.flatnonzero(best != np.arange(n))
         if moved.size and cost[np.arange(n), best].sum() <= _ENOUGH * self.before.sum():
-            pairs = ", ".join(
-                f"{self.log.column('effort', int(best[j]))} for {self.log.joint_names[j]}" for j in moved
-            )
+            pairs = ", ".join(f"{self.log.column('effort', int(best[j]))} for {self.log.joint_names[j]}" for j in moved)
             return self._all("effort_order", f"another order of the efforts explains it: {pairs}", moved)
         for i in range(n):
             for j in range(i + 1, n):

@@ -70,9 +70,7 @@ def check_stamps(log: Log, rate_hz: float, error_s: float) -> list[Finding]:
             )
     good = finite & (stamps > before)
     if np.sum(good) < 3:
-        out.append(
-            Finding("error", "too_short", column, f"{int(np.sum(good))} usable samples", "at least 3", "")
-        )
+        out.append(Finding("error", "too_short", column, f"{int(np.sum(good))} usable samples", "at least 3", ""))
         return out
     rate = _rate(m.stamps[good], rate_hz, column)
     if any(finding.code == "stamp_unit" for finding in rate):

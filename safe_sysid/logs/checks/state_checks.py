@@ -74,9 +74,7 @@ def _degrees(log: Log, model: RobotModel, rows: NDArray[np.intp], related: bool)
     slack = 0.05
     largest = np.maximum(np.abs(limits.position_lower), np.abs(limits.position_upper))
     outside = np.maximum(np.abs(low), np.abs(high)) > 2.0 * largest + slack
-    inside = (low * _DEGREE >= limits.position_lower - slack) & (
-        high * _DEGREE <= limits.position_upper + slack
-    )
+    inside = (low * _DEGREE >= limits.position_lower - slack) & (high * _DEGREE <= limits.position_upper + slack)
     fast = speed > 3.0 * limits.velocity
     suspects = outside & inside & ~model.sliding
     if related and not np.any(suspects) and np.any(fast) and np.all(speed * _DEGREE <= 1.1 * limits.velocity):
@@ -191,9 +189,7 @@ def _joint(
     scale = _scale(log, errors, delta, means.by_v[:, j] * h, h, j)
     if scale is not None:
         return [*out, scale]
-    derived = check_derived(
-        log, errors, steps, j, model.settings.measurement.rate_hz, bool(model.continuous[j])
-    )
+    derived = check_derived(log, errors, steps, j, model.settings.measurement.rate_hz, bool(model.continuous[j]))
     if derived is not None:
         return [*out, derived]
     return out + _contradictions(log, errors, steps, means, j, model.position_units[j])
@@ -207,9 +203,7 @@ def _scale(
     count = len(h) // block
     if count < 10:
         block, count = max(1, len(h) // 10), min(len(h), 10)
-    change, integral, length = (
-        x[: count * block].reshape(count, block).sum(axis=1) for x in (delta, by_v, h)
-    )
+    change, integral, length = (x[: count * block].reshape(count, block).sum(axis=1) for x in (delta, by_v, h))
     size_q, size_v = float(np.sqrt(np.mean(change**2))), float(np.sqrt(np.mean(integral**2)))
     # What the declared errors may do to the quotient; beyond a third nothing can be told.
     allowed = 2.0 * float(errors.position[j]) + float(errors.velocity[j]) * float(np.max(length))

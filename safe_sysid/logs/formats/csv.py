@@ -108,9 +108,7 @@ class _Table:
         header = next(csv.reader([first.lstrip("#").strip("\r\n")], delimiter=self._delimiter))
         self._header = [name.strip() for name in header]
         if all(_is_number(name) for name in self._header):
-            raise LogError(
-                f"{path}: line {self._line} holds numbers: expected column names in the first line"
-            )
+            raise LogError(f"{path}: line {self._line} holds numbers: expected column names in the first line")
         where = f"{path}: line {self._line}"
         self._columns: Columns = find_columns(self._header, joint_names, explicit, where, may_lack_velocity)
         time = self._columns.time

@@ -34,14 +34,7 @@ _UNIT_WORDS = {
     "us": "us", "usec": "us", "microseconds": "us",
     "ns": "ns", "nsec": "ns", "nanosec": "ns", "nanosecs": "ns", "nanoseconds": "ns",
 }  # fmt: skip
-_ANGLE_WORDS = {
-    "deg": "deg",
-    "degree": "deg",
-    "degrees": "deg",
-    "rad": "rad",
-    "radian": "rad",
-    "radians": "rad",
-}
+_ANGLE_WORDS = {"deg": "deg", "degree": "deg", "degrees": "deg", "rad": "rad", "radian": "rad", "radians": "rad"}
 _SPLIT = re.compile(r"[^a-z0-9%]+")
 
 
@@ -127,9 +120,7 @@ def find_columns(
     used = [index for columns in joints.values() for index in columns]
     for index in used:
         if used.count(index) > 1:
-            raise LogError(
-                f"{where}: column {names[index]!r} is meant twice: expected one use of each column"
-            )
+            raise LogError(f"{where}: column {names[index]!r} is meant twice: expected one use of each column")
     angles = {units[index] for quantity in ("q", "qd") for index in joints[quantity] if index in units}
     if len(angles) > 1:
         raise LogError(f"{where}: some columns are in deg and some in rad: expected one unit for all")
@@ -162,9 +153,7 @@ def _explicit(
                 f"{', '.join(joint_names)}"
             )
         if column not in names:
-            raise LogError(
-                f"{where}: no column {column!r} (mapping of {key}): the columns are {_list(names)}"
-            )
+            raise LogError(f"{where}: no column {column!r} (mapping of {key}): the columns are {_list(names)}")
         at = ("time", -1) if key == "time" else (words[word], list(joint_names).index(joint))
         chosen[at] = names.index(column)
     return chosen
@@ -265,13 +254,7 @@ def _quantity(tokens: Sequence[str]) -> str | None:
 
 
 def _put(
-    store: dict[int, int],
-    key: int,
-    index: int,
-    names: Sequence[str],
-    joint: str,
-    quantity: str,
-    where: str,
+    store: dict[int, int], key: int, index: int, names: Sequence[str], joint: str, quantity: str, where: str
 ) -> None:
     if key in store:
         raise LogError(
@@ -282,11 +265,7 @@ def _put(
 
 
 def _by_number(
-    numbered: Mapping[int, int],
-    joint_names: Sequence[str],
-    quantity: str,
-    names: Sequence[str],
-    where: str,
+    numbered: Mapping[int, int], joint_names: Sequence[str], quantity: str, names: Sequence[str], where: str
 ) -> dict[int, int]:
     n, found = len(joint_names), sorted(numbered)
     first = 0 if 0 in numbered else 1

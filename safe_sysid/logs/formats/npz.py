@@ -30,9 +30,7 @@ _LARGEST_STAMP = 2**62
 _EXACT = 10**5  # s, as for tables
 
 
-def write_log(
-    path: str | Path, joint_names: Sequence[str], measurements: Measurements, origin_ns: int = 0
-) -> None:
+def write_log(path: str | Path, joint_names: Sequence[str], measurements: Measurements, origin_ns: int = 0) -> None:
     """Write a log, whole or not at all.
 
     Args:
@@ -79,9 +77,7 @@ def read_log(path: str | Path, time_unit: str | None = None, may_lack_velocity: 
             members = {name.removesuffix(".npy"): name for name in archive.namelist()}
             without = may_lack_velocity and "qd" not in members
             missing = [
-                name
-                for name in (*_ARRAYS, "joint_names")
-                if name not in members and not (without and name == "qd")
+                name for name in (*_ARRAYS, "joint_names") if name not in members and not (without and name == "qd")
             ]
             if missing:
                 found = ", ".join(sorted(members)[:12]) or "nothing"
@@ -128,11 +124,7 @@ def _seconds(path: Path, raw: NDArray[Any], unit: str, origin_ns: int) -> tuple[
         coarsest = raw.dtype if raw.dtype.itemsize < 8 else np.dtype(np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
             rounding = 0.5 * float(np.spacing(largest.astype(coarsest))) / per_second
-            return (
-                raw.astype(np.float64) / per_second,
-                origin_ns,
-                rounding if math.isfinite(rounding) else 0.0,
-            )
+            return (raw.astype(np.float64) / per_second, origin_ns, rounding if math.isfinite(rounding) else 0.0)
     if not len(raw):
         return raw.astype(np.float64), origin_ns, 0.0
     low, high = int(raw.min()), int(raw.max())
@@ -164,9 +156,7 @@ def _array(
         if dtype.kind not in kinds or (kinds == "U" and dtype.itemsize > _MAX_NAME):
             expected = "text" if kinds == "U" else "numbers"
             raise LogError(f"{path}: array {name!r} has type {dtype}: expected {expected}")
-        fits = len(found) == len(shape) and all(
-            b is None or a == b for a, b in zip(found, shape, strict=True)
-        )
+        fits = len(found) == len(shape) and all(b is None or a == b for a, b in zip(found, shape, strict=True))
         if not fits:
             expected = "(" + ", ".join("N" if b is None else str(b) for b in shape) + ")"
             raise LogError(f"{path}: array {name!r} has shape {found}: expected {expected}")

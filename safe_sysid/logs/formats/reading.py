@@ -81,9 +81,7 @@ def read_mapping(path: str | Path) -> Reading:
     for joint, entry in mapping("joints", data.get("joints", {})).items():
         for word, column in mapping(f"joints.{joint}", entry).items():
             if word not in QUANTITIES.values():
-                raise LogError(
-                    f"{path}: joints.{joint}.{word}: expected one of {', '.join(QUANTITIES.values())}"
-                )
+                raise LogError(f"{path}: joints.{joint}.{word}: expected one of {', '.join(QUANTITIES.values())}")
             columns[f"{joint}.{word}"] = text(f"joints.{joint}.{word}", column)
     rename = {k: text(f"rename.{k}", v) for k, v in mapping("rename", data.get("rename", {})).items()}
     for key, units in (("time_unit", tuple(TIME_UNITS)), ("angles", ANGLE_UNITS)):
@@ -169,26 +167,14 @@ def load_log(
             columns[f"{back.get(joint, joint)}{dot}{word}"] = column
         return _finish(
             path,
-            read_csv(
-                path,
-                wanted,
-                columns,
-                reading.angles,
-                reading.time_unit,
-                progress,
-                reading.may_lack_velocity,
-            ),
+            read_csv(path, wanted, columns, reading.angles, reading.time_unit, progress, reading.may_lack_velocity),
             joint_names,
             reading,
         )
     if reading.columns:
-        raise LogError(
-            f"{path}: --column and joints of --map are for tables: expected a CSV file (try rename)"
-        )
+        raise LogError(f"{path}: --column and joints of --map are for tables: expected a CSV file (try rename)")
     if path.suffix != ".npz" and reading.time_unit not in (None, "s"):
-        raise LogError(
-            f"{path}: --time-unit {reading.time_unit} is for tables and .npz: a bag has ROS stamps"
-        )
+        raise LogError(f"{path}: --time-unit {reading.time_unit} is for tables and .npz: a bag has ROS stamps")
     m = log.measurements
     if reading.angles == "deg":
         m = Measurements(m.stamps, np.deg2rad(m.q), np.deg2rad(m.qd), m.effort)
@@ -205,9 +191,7 @@ def _scaled(path: Path, log: Log, joint_names: tuple[str, ...], scale: Mapping[s
     for key, factor in scale.items():
         joint, _, word = key.rpartition(".")
         if joint not in joint_names:
-            raise LogError(
-                f"{path}: scale of {joint!r}: expected joints of the robot: {', '.join(joint_names)}"
-            )
+            raise LogError(f"{path}: scale of {joint!r}: expected joints of the robot: {', '.join(joint_names)}")
         arrays[words[word]][:, joint_names.index(joint)] *= factor
     told = [f"{key} times {factor:g}" for key, factor in scale.items()]
     measurements = Measurements(m.stamps, arrays["q"], arrays["qd"], arrays["effort"])

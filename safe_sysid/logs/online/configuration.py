@@ -26,14 +26,7 @@ from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scenes.scene import config_path
 
-__all__ = [
-    "Configuration",
-    "ConfigurationError",
-    "configuration_text",
-    "machine",
-    "proof_digest",
-    "read_configuration",
-]
+__all__ = ["Configuration", "ConfigurationError", "configuration_text", "machine", "proof_digest", "read_configuration"]
 
 FORMAT = 2
 #: Whose last digit may depend on their version.
@@ -212,18 +205,14 @@ def read_configuration(text: str) -> Configuration:
         )
     for key, kind in _FIELDS.items():
         if not isinstance(content.get(key), kind):
-            raise ConfigurationError(
-                f"configuration: {key} = {str(content.get(key))[:60]!r}: expected {kind.__name__}"
-            )
+            raise ConfigurationError(f"configuration: {key} = {str(content.get(key))[:60]!r}: expected {kind.__name__}")
     texts = {"package": ("version",), "robot": ("name", "given", "file", "urdf_sha256", "proofs_sha256")}
     for section, keys in texts.items():
         for key in keys:
             if not isinstance(content[section].get(key), str):
                 raise ConfigurationError(f"configuration: {section}.{key}: expected a text")
     for name, entry in content["files"].items():
-        if not isinstance(entry, dict) or not all(
-            isinstance(entry.get(key), str) for key in ("path", "sha256")
-        ):
+        if not isinstance(entry, dict) or not all(isinstance(entry.get(key), str) for key in ("path", "sha256")):
             raise ConfigurationError(f"configuration: files.{name}: expected path and sha256")
     return Configuration(
         node=content["node"],

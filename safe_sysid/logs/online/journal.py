@@ -19,30 +19,14 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import (
-    AwareDatetime,
-    BaseModel,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    ValidationError,
-    field_validator,
-)
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
 
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.identifier import UpdateResult
 from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = [
-    "Journal",
-    "JournalEntry",
-    "JournalError",
-    "bounds_digest",
-    "file_digest",
-    "read_entry",
-    "samples_digest",
-]
+__all__ = ["Journal", "JournalEntry", "JournalError", "bounds_digest", "file_digest", "read_entry", "samples_digest"]
 
 _MOST_TEXT, _MOST_SAMPLES, _LARGEST = 4_000_000, 10_000_000, 2**62
 Whole = Annotated[int, Field(gt=-_LARGEST, lt=_LARGEST)]
@@ -81,9 +65,7 @@ class Journal:
     ) -> None:
         """How a session begins: the tare's file, the same if it was read, and a file of bounds."""
         if self._tell is not None:
-            tare = (
-                None if tare_file is None else {"path": str(tare_file), "sha256": read and file_digest(read)}
-            )
+            tare = None if tare_file is None else {"path": str(tare_file), "sha256": read and file_digest(read)}
             known = None if bounds is None else {"path": str(bounds), "sha256": file_digest(bounds)}
             self.order("begin", method=method, temperature=temperature, tare=tare, bounds=known)
 
@@ -92,9 +74,7 @@ class Journal:
         if self._tell is None or not len(measurements):
             return
         stamps = origin_ns + np.rint(measurements.stamps * 1e9).astype(np.int64)
-        self.order(
-            "samples", origin_ns=origin_ns, stamps=_packed(stamps), sha256=samples_digest(measurements)
-        )
+        self.order("samples", origin_ns=origin_ns, stamps=_packed(stamps), sha256=samples_digest(measurements))
 
     def update(self, batch: int | None, result: UpdateResult) -> None:
         """An update by the number of its batch, and what it published."""

@@ -57,9 +57,7 @@ class KnownBounds:
                 f"{bracketed(result.box.payload_lower[i], result.box.payload_upper[i], 3)}: is the payload another one?"
             )
         else:
-            box = self._latest.with_payload(
-                lower, upper, max(self._latest.seq, result.box.seq + self.first.seq)
-            )
+            box = self._latest.with_payload(lower, upper, max(self._latest.seq, result.box.seq + self.first.seq))
         self._latest = box
         nominal = np.clip(result.nominal, box.payload_lower, box.payload_upper)
         return replace(

@@ -341,9 +341,7 @@ class Replayer:
         box = result.box
         nominal = box.mid.copy()
         nominal[box.layout.payload] = result.nominal
-        self._published.append(
-            PublishedBounds(box.identity, batch, np.stack([box.lower, nominal, box.upper]), sure)
-        )
+        self._published.append(PublishedBounds(box.identity, batch, np.stack([box.lower, nominal, box.upper]), sure))
 
 
 def _find(stamps: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:

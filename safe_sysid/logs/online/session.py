@@ -219,9 +219,7 @@ class IdentifierSession:
                 if (
                     not found.empty
                 ):  # what contradicts the equations that are left has been forgotten: its bounds have not
-                    found = diagnose_rows(
-                        self.model, self.errors, rows, sensor_prior(result.box, self.errors)
-                    )
+                    found = diagnose_rows(self.model, self.errors, rows, sensor_prior(result.box, self.errors))
                 self.lines, self._explained = [*lines, *format_diagnosis(found)], True
             return
         if result.status is UpdateStatus.OK:

@@ -26,13 +26,7 @@ _PARAMETERS = (
     "set_parameters_atomically",
     "get_type_description",
 )
-_LIFECYCLE = (
-    "change_state",
-    "get_available_states",
-    "get_available_transitions",
-    "get_state",
-    "get_transition_graph",
-)
+_LIFECYCLE = ("change_state", "get_available_states", "get_available_transitions", "get_state", "get_transition_graph")
 _MANAGED = ("controller", "planner", "identifier")
 
 
@@ -55,9 +49,7 @@ def _of(node: str, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{node}/{name}" for name in names)
 
 
-def _node(
-    name: str, publish: Sequence[str] = (), subscribe: Sequence[str] = (), serve: Sequence[str] = ()
-) -> Access:
+def _node(name: str, publish: Sequence[str] = (), subscribe: Sequence[str] = (), serve: Sequence[str] = ()) -> Access:
     """A node of ours: with what every one has."""
     managed = name in _MANAGED
     own = ("transition_event", "transition_reason", "configuration") if managed else ()
@@ -90,10 +82,7 @@ NODES: dict[str, Access] = {
         ("start", "stop", "tare_start", "tare_finish"),
     ),
     "plant": _node(
-        "plant",
-        ("joint_states", "/clock"),
-        ("effort_command", "plan", "bounds_active"),
-        ("attach", "release"),
+        "plant", ("joint_states", "/clock"), ("effort_command", "plan", "bounds_active"), ("attach", "release")
     ),
 }
 #: What a node has in some modes only: with ``use_sim_time``.

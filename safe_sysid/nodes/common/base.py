@@ -43,9 +43,7 @@ __all__ = [
 
 OK, WARN, ERROR = DiagnosticStatus.OK, DiagnosticStatus.WARN, DiagnosticStatus.ERROR
 #: Whoever comes later gets the newest message, and none before it.
-LATCHED = QoSProfile(
-    depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL
-)
+LATCHED = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 #: The same, heard: what comes faster than it is read waits.
 LATCHED_INPUT = QoSProfile(
     depth=20, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL
@@ -54,9 +52,7 @@ LATCHED_INPUT = QoSProfile(
 COMMAND = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
 STREAM = QoSProfile(depth=20_000, reliability=ReliabilityPolicy.RELIABLE)
 #: What happened, entry by entry, also for a recorder that starts some minutes late: a topic of its own.
-JOURNAL = QoSProfile(
-    depth=1000, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL
-)
+JOURNAL = QoSProfile(depth=1000, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 _RECENT = 5.0
 #: Of the timer that does what needs no hurry, s; and how many of its turns pass between two looks at the graph.
 _TURN, _LOOK = 0.1, 5
@@ -156,9 +152,7 @@ class BaseNode(Node):
     ) -> None:
         """Real time: a thread of its own for one topic, as bytes, and a deadline (ns from now); runs from READY on."""
         action = self.rate_limiter.limited(topic, self.guarded(topic, callback), self.options.lockstep)
-        self.loop = MessageLoop(
-            self, self.lock, message_type, topic, qos, action, deadline, self.scheduling.check
-        )
+        self.loop = MessageLoop(self, self.lock, message_type, topic, qos, action, deadline, self.scheduling.check)
 
     @property
     def full_name(self) -> str:
@@ -175,9 +169,7 @@ class BaseNode(Node):
 
     # -- callbacks ----------------------------------------------------------------------------------------------
 
-    def listen(
-        self, message_type: type, topic: str, callback: Callable[[Any], None], qos: QoSProfile | int
-    ) -> None:
+    def listen(self, message_type: type, topic: str, callback: Callable[[Any], None], qos: QoSProfile | int) -> None:
         """Subscribe; what ``callback`` refuses or trips over is counted and told, as is what is too long or often."""
         read = self.guarded(topic, lambda data: callback(decode(data, message_type)))
         self.rate_limiter.open(message_type, topic, read, qos, self.options.lockstep)
@@ -336,10 +328,7 @@ class BaseNode(Node):
             refusals = dict(self.refusals)
         values |= {"scheduling": self.scheduling.text}
         if self.scheduling.warnings:
-            level, values = (
-                max(level, WARN),
-                values | {"scheduling warns": "; ".join(self.scheduling.warnings)},
-            )
+            level, values = (max(level, WARN), values | {"scheduling warns": "; ".join(self.scheduling.warnings)})
         if found := self.exclusive_publishers.values():
             serious = self.exclusive_publishers.serious
             values, text = values | found, "; ".join([*serious, text])

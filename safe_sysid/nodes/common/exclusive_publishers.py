@@ -90,11 +90,7 @@ class ExclusivePublishers:
     @property
     def doubtful(self) -> list[str]:
         """What may be one that died a moment ago."""
-        return [
-            topic.text
-            for topic in self._topics.values()
-            if topic.text and not (topic.serious or topic.shared)
-        ]
+        return [topic.text for topic in self._topics.values() if topic.text and not (topic.serious or topic.shared)]
 
     def values(self) -> dict[str, str]:
         """For /diagnostics."""

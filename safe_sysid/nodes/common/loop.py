@@ -54,9 +54,7 @@ class MessageLoop:
         """
         check_is_valid_msg_type(message_type)  # loads its type support
         with node.handle:
-            self._subscription = _rclpy.Subscription(
-                node.handle, message_type, topic, qos.get_c_qos_profile()
-            )
+            self._subscription = _rclpy.Subscription(node.handle, message_type, topic, qos.get_c_qos_profile())
         self._type, self._lock = message_type, lock
         self._on_message, self._deadline, self._check = on_message, deadline, check
         context = node.context.handle

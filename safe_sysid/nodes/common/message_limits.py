@@ -84,10 +84,7 @@ def limits_table() -> list[tuple[str, ...]]:
         )
         for name, limit in TOPICS.items()
     ]
-    for name, limit in (
-        ("each service of ours", OWN_SERVICES),
-        ("parameters, lifecycle, each", OTHER_SERVICES),
-    ):
+    for name, limit in (("each service of ours", OWN_SERVICES), ("parameters, lifecycle, each", OTHER_SERVICES)):
         rows.append((name, "", f"{limit.per_second:g}", str(limit.burst), "the same"))
     rows.append((", ".join(f"`~/{name}`" for name in sorted(FREE_SERVICES)), "", "no limit", "", "the same"))
     return rows
@@ -101,9 +98,7 @@ class MessageFilter:
         largest: bytes of the largest one that passed.
     """
 
-    def __init__(
-        self, limit: Limit, lockstep: bool = False, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, limit: Limit, lockstep: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         """``lockstep``: of the node; ``clock``: seconds, never going back."""
         self.limit = limit
         self.passed = self.too_long = self.too_often = self.largest = 0
@@ -121,9 +116,7 @@ class MessageFilter:
         if self._bucket is not None and not self._bucket.take():
             self.too_often += 1
             self._count()
-            text = (
-                f"more than {self.limit.burst} at once or {self.limit.per_second:g} a second: expected less"
-            )
+            text = f"more than {self.limit.burst} at once or {self.limit.per_second:g} a second: expected less"
             raise MessageRefusedError("too often", text)
         size = len(data)
         if size > self.limit.max_bytes:

@@ -123,9 +123,7 @@ class JointReader:
 
     def _vector(self, values: Any, field: str) -> FloatArray:
         if len(values) != len(self._names):
-            raise MessageRefusedError(
-                "wrong length", f"{len(values)} entries of {field} for {len(self._names)} joints"
-            )
+            raise MessageRefusedError("wrong length", f"{len(values)} entries of {field} for {len(self._names)} joints")
         vector = np.frombuffer(values)[self._index]
         if not np.isfinite(vector).all():
             joint = int(np.flatnonzero(~np.isfinite(vector))[0])
@@ -145,9 +143,7 @@ class JointStateWriter:
         self._q, self._qd = np.frombuffer(self.message.position), np.frombuffer(self.message.velocity)
         self._effort = np.frombuffer(self.message.effort)
 
-    def fill(
-        self, stamp_ns: int, q: FloatArray, qd: FloatArray, effort: FloatArray, frame_id: str = ""
-    ) -> JointState:
+    def fill(self, stamp_ns: int, q: FloatArray, qd: FloatArray, effort: FloatArray, frame_id: str = "") -> JointState:
         """The message with these contents; valid until the next call."""
         write_stamp(self.message.header.stamp, stamp_ns)
         self.message.header.frame_id = frame_id
@@ -188,9 +184,7 @@ def read_command(msg: Float64MultiArray, n: int) -> tuple[int | None, FloatArray
     if msg.layout.dim and msg.layout.dim[0].label:
         label = msg.layout.dim[0].label
         if not (label.isascii() and label.isdigit() and len(label) <= 19):
-            raise MessageRefusedError(
-                "bad label", f"{label[:40]!r}: expected the stamp in ns that is answered"
-            )
+            raise MessageRefusedError("bad label", f"{label[:40]!r}: expected the stamp in ns that is answered")
         stamp = int(label)
     if len(msg.data) == 0:
         return stamp, None
@@ -256,9 +250,7 @@ def read_plan(msg: JointTrajectory, joint_names: Sequence[str]) -> PlanAnswer:
         for row, field in enumerate(("positions", "velocities", "accelerations")):
             values = getattr(point, field)
             if len(values) != len(names):
-                raise MessageRefusedError(
-                    "wrong length", f"point {i}: {len(values)} {field} for {len(names)} joints"
-                )
+                raise MessageRefusedError("wrong length", f"point {i}: {len(values)} {field} for {len(names)} joints")
             knots[i, row] = np.array(values)[order]
     if not np.all(np.isfinite(knots)):
         raise MessageRefusedError("not finite", "a position, velocity or acceleration is not a finite number")
@@ -283,9 +275,7 @@ def _next_start(point: JointTrajectoryPoint, start_ns: int) -> int:
     """Of a single point: when the next plan will begin."""
     after = point.time_from_start.sec * _SECOND + point.time_from_start.nanosec
     if any(len(getattr(point, field)) for field in ("positions", "velocities", "accelerations", "effort")):
-        raise MessageRefusedError(
-            "wrong length", "1 point with numbers: expected 0, 2 or 3, or one without numbers"
-        )
+        raise MessageRefusedError("wrong length", "1 point with numbers: expected 0, 2 or 3, or one without numbers")
     if not 0 < after <= _LONGEST_PAUSE:
         raise MessageRefusedError(
             "bad pause", f"{after} ns to the next plan: expected above 0, at most {_LONGEST_PAUSE}"
@@ -332,9 +322,7 @@ def read_bounds(msg: Float64MultiArray, size: int) -> BoundsAnswer:
         raise MessageRefusedError("not finite", f"bounds {dim[0].label} hold a number that is not finite")
     if not (np.all(lower <= nominal) and np.all(nominal <= upper)):
         p = int(np.flatnonzero(~((lower <= nominal) & (nominal <= upper)))[0])
-        text = (
-            f"parameter {p}: {lower[p]!r}, {nominal[p]!r}, {upper[p]!r}: expected lower <= nominal <= upper"
-        )
+        text = f"parameter {p}: {lower[p]!r}, {nominal[p]!r}, {upper[p]!r}: expected lower <= nominal <= upper"
         raise MessageRefusedError("bounds out of order", text)
     try:
         with np.errstate(over="raise", invalid="raise"):
@@ -352,9 +340,7 @@ def _read_label(label: str) -> tuple[int | None, str]:
     """Batch and digest, each if it is said."""
     match = _LABEL.fullmatch(label)
     if match is None:
-        raise MessageRefusedError(
-            "bad label", f"{label[:40]!r}: expected 'batch:m;digest:..', one of them, or nothing"
-        )
+        raise MessageRefusedError("bad label", f"{label[:40]!r}: expected 'batch:m;digest:..', one of them, or nothing")
     return None if match[1] is None else int(match[1]), match[2] or ""
 
 

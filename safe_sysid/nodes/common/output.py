@@ -37,9 +37,7 @@ class OutputPump:
         os.set_blocking(writer, False)
         os.dup2(writer, descriptor)
         os.close(writer)
-        thread = threading.Thread(
-            target=self._pump, args=(reader, original), name="safe_sysid output", daemon=True
-        )
+        thread = threading.Thread(target=self._pump, args=(reader, original), name="safe_sysid output", daemon=True)
         thread.start()
         self._pumps.append((descriptor, original, thread))
 

@@ -43,9 +43,7 @@ def empty_lists_refused(name: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise ConfigError(
-            f"parameters of {name}", "a list", "[]", 'the text "[]" for one without entries'
-        ) from error
+        raise ConfigError(f"parameters of {name}", "a list", "[]", 'the text "[]" for one without entries') from error
 
 
 class NodeParameters:

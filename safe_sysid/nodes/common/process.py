@@ -49,9 +49,7 @@ class _Stop:
         self._first = 0.0
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._handle)
-        if (
-            signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
-        ):  # a closed terminal, unless told not to care (nohup)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # a closed terminal, unless told not to care (nohup)
             signal.signal(signal.SIGHUP, self._handle)
 
     @contextlib.contextmanager
@@ -95,9 +93,7 @@ def run_node(
     node, work, status = None, None, 0
     try:
         stop = _Stop()
-        if os.environ.get(LAUNCH) == str(
-            os.getppid()
-        ):  # not so where something like a debugger is in between
+        if os.environ.get(LAUNCH) == str(os.getppid()):  # not so where something like a debugger is in between
             end_with_parent(os.getppid(), signal.SIGTERM)
         rclpy.init(args=_arguments(args, node_type), signal_handler_options=SignalHandlerOptions.NO)
         node = node_type()

@@ -73,9 +73,7 @@ class InputRateLimiter:
 
     # -- topics -------------------------------------------------------------------------------------------------
 
-    def limited(
-        self, topic: str, callback: Callable[[bytes], Any], lockstep: bool
-    ) -> Callable[[bytes], bool]:
+    def limited(self, topic: str, callback: Callable[[bytes], Any], lockstep: bool) -> Callable[[bytes], bool]:
         """Put a filter before the callback; returns whether a message may pass.
 
         Args:
@@ -97,12 +95,7 @@ class InputRateLimiter:
         return receive
 
     def open(
-        self,
-        message_type: type,
-        topic: str,
-        callback: Callable[[bytes], None],
-        qos: QoSProfile | int,
-        lockstep: bool,
+        self, message_type: type, topic: str, callback: Callable[[bytes], None], qos: QoSProfile | int, lockstep: bool
     ) -> None:
         """Subscribe.
 
@@ -186,9 +179,7 @@ class InputRateLimiter:
             try:
                 return answer(request, response)
             except Exception as error:
-                self._refuse(
-                    f"~/{name}", type(error).__name__, printable(f"{error}: expected a sound request")
-                )
+                self._refuse(f"~/{name}", type(error).__name__, printable(f"{error}: expected a sound request"))
                 return response
 
         service.callback = limited

@@ -74,9 +74,7 @@ class Scheduling:
         self._granted = []
         if options.nice and self._attempt(self._be_nice, f"nice {options.nice}", "RLIMIT_NICE"):
             self._granted.append(f"nice {options.nice}")
-        if options.cpus and self._attempt(
-            self._pin, f"cpus {options.cpus}", "processors that this process has"
-        ):
+        if options.cpus and self._attempt(self._pin, f"cpus {options.cpus}", "processors that this process has"):
             self._granted.append(f"cpus {' '.join(map(str, options.cpus))}")
         if options.lock_memory and self._attempt(
             _lock_memory, "locking memory", "CAP_IPC_LOCK or `ulimit -l unlimited`"
@@ -138,9 +136,7 @@ class Scheduling:
         self._granted.append(f"SCHED_FIFO {priority}")
         with contextlib.suppress(OSError, ValueError):
             if int(_THROTTLE.read_text()) < 0:
-                self._warn(
-                    f"{_THROTTLE} is -1: the kernel would let real-time threads take the whole machine"
-                )
+                self._warn(f"{_THROTTLE} is -1: the kernel would let real-time threads take the whole machine")
 
     def _on_long_computation(self, *_: Any) -> None:
         self._give_up(f"computed for {_SOFT:g} s without a pause")

@@ -20,13 +20,7 @@ from safe_sysid.nodes.common import messages
 from safe_sysid.nodes.common.answers import JointSample
 from safe_sysid.nodes.common.messages import JointReader
 
-__all__ = [
-    "CommandBytesReader",
-    "CommandBytesWriter",
-    "JointBytesReader",
-    "JointBytesWriter",
-    "joint_message",
-]
+__all__ = ["CommandBytesReader", "CommandBytesWriter", "JointBytesReader", "JointBytesWriter", "joint_message"]
 
 FloatArray = NDArray[np.float64]
 _STAMP = struct.Struct("=iI")

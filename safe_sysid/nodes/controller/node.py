@@ -132,9 +132,7 @@ class ControllerNode(ManagedNode):
     def _topics(self) -> None:
         lockstep = self.options.lockstep
         # In lock-step a recorder that was held up gets every command all the same.
-        self._commands = self.create_publisher(
-            Float64MultiArray, "effort_command", STREAM if lockstep else COMMAND
-        )
+        self._commands = self.create_publisher(Float64MultiArray, "effort_command", STREAM if lockstep else COMMAND)
         self._references = self.create_publisher(JointState, "reference", STREAM)
         self._active = self.create_publisher(Float64MultiArray, "bounds_active", LATCHED)
         self.session.announce()
@@ -155,9 +153,7 @@ class ControllerNode(ManagedNode):
         self.create_timer(0.1, again, clock=self._steady)
 
     def _drive_by_measurements(self, qos: QoSProfile) -> None:
-        (self.listen if self.options.lockstep else self.drive)(
-            JointState, "joint_states", self._on_measurement, qos
-        )
+        (self.listen if self.options.lockstep else self.drive)(JointState, "joint_states", self._on_measurement, qos)
 
     # -- transitions --------------------------------------------------------------------------------------------
 
@@ -228,9 +224,7 @@ class ControllerNode(ManagedNode):
                 return True
             alone = not self.count_publishers("joint_states")
             if alone or self._brakes_until is None or time.monotonic() > self._brakes_until:
-                self.say(
-                    f"ends in motion: {'no measurements' if alone else 'not at rest in time'}; its drives brake"
-                )
+                self.say(f"ends in motion: {'no measurements' if alone else 'not at rest in time'}; its drives brake")
                 return True
             return False
 
@@ -238,9 +232,7 @@ class ControllerNode(ManagedNode):
         rest = self.session.brake_to_end()
         self._brakes_until = time.monotonic() + longest_braking(rest, self.options.lockstep)
         if self._moves:
-            self.say(
-                f"told to end: braking along the certified tail for {rest:.2f} s first; once more: at once"
-            )
+            self.say(f"told to end: braking along the certified tail for {rest:.2f} s first; once more: at once")
         self.session.await_nobody()
 
     # -- inputs -------------------------------------------------------------------------------------------------
@@ -251,10 +243,7 @@ class ControllerNode(ManagedNode):
 
     def _on_plan(self, msg: JointTrajectory) -> None:
         answer = messages.read_plan(msg, self.model.joint_names)
-        for topic in (
-            "plan",
-            "effort_command",
-        ):  # only where one node alone commands the arm does a plan move it
+        for topic in ("plan", "effort_command"):  # only where one node alone commands the arm does a plan move it
             self.trust(topic)
         self.check_digest("the planner", answer.digest)
         self.session.on_plan(answer)

@@ -62,9 +62,7 @@ class PendingAnswers:
         """Answers to be taken at this tick; each is returned once. Ask when nothing is missing: plans come first."""
         if not self._bounds:
             return []
-        due = [
-            answer for answer in self._bounds if answer.batch is None or stamp >= self._due_time(answer.batch)
-        ]
+        due = [answer for answer in self._bounds if answer.batch is None or stamp >= self._due_time(answer.batch)]
         self._bounds = [answer for answer in self._bounds if answer not in due]
         for answer in due:
             if self._batch is not None and answer.batch is not None and answer.batch >= self._batch:

@@ -24,11 +24,7 @@ class TickLog:
     """Period from arrival to arrival, computing time from arrival to command, latency from stamp to command."""
 
     def __init__(
-        self,
-        core: Controller,
-        lockstep: bool,
-        now_ns: Callable[[], int] | None = None,
-        most: int | None = None,
+        self, core: Controller, lockstep: bool, now_ns: Callable[[], int] | None = None, most: int | None = None
     ) -> None:
         """Nothing has happened yet.
 
@@ -76,10 +72,7 @@ class TickLog:
         if not self._lockstep:
             self.latency.add(latency)
             if not self._core.state.commands or self._start != self._core.bound_status.starts:
-                self._stamp_before, self._start = (
-                    0,
-                    self._core.bound_status.starts,
-                )  # nothing was in force before
+                self._stamp_before, self._start = (0, self._core.bound_status.starts)  # nothing was in force before
             if self._core.state.commands and torque:
                 if self._stamp_before:
                     self._judge(latency, 1e-9 * (stamp_ns - self._stamp_before) + latency)
@@ -114,9 +107,7 @@ class TickLog:
         error, error_rate, r = core.tracking_error
         self._r_before, self._stamp_before = np.abs(r) + self._r_error, stamp_ns
         desired = out.reference
-        self._rows.append(
-            stamp_ns, (desired[0], desired[1], desired[2], error, error_rate, out.torque, self._scalars)
-        )
+        self._rows.append(stamp_ns, (desired[0], desired[1], desired[2], error, error_rate, out.torque, self._scalars))
 
     def values(self) -> dict[str, object]:
         """For diagnostics."""

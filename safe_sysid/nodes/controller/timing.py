@@ -84,8 +84,4 @@ class RealTimeControlTiming:
 
     def why_silent(self, silence: float) -> str:
         """After ``max_age`` without a measurement."""
-        return (
-            f"no measurement for {silence:.3f} s: expected joint_states to go on"
-            if silence > self._max_age
-            else ""
-        )
+        return f"no measurement for {silence:.3f} s: expected joint_states to go on" if silence > self._max_age else ""

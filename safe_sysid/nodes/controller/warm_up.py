@@ -27,9 +27,7 @@ def start_check_of(
     """
     if options.lockstep:
         return None
-    from safe_sysid.planning.certification.certificate import (
-        start_check,  # seldom needed, and takes long to import
-    )
+    from safe_sysid.planning.certification.certificate import start_check  # seldom needed, and takes long to import
 
     check = partial(start_check, model, model.arm_prior, scene, gains)
     check(np.array(model.settings.home))  # compiled now, not when it is asked

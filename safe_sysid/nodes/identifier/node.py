@@ -214,9 +214,7 @@ class IdentifierNode(ManagedNode):
         else:
             ahead, most = 1e-9 * (stamp_ns - self.now_ns()), self.model.settings.measurement.max_age_s
         if ahead > most:
-            raise MessageRefusedError(
-                "from the future", f"stamp {ahead:.3f} s ahead: expected at most {most:g} s"
-            )
+            raise MessageRefusedError("from the future", f"stamp {ahead:.3f} s ahead: expected at most {most:g} s")
 
     def _hand_over(self, now: int) -> None:
         """Give the worker what there is; at the end of a batch also the order to update.
@@ -391,10 +389,7 @@ class IdentifierNode(ManagedNode):
     def status(self) -> tuple[bytes, str, dict[str, object]]:
         """The ten intervals, and what was rejected."""
         result, session = self._latest, self._session
-        more: dict[str, object] = {
-            "state": session.state if self._running else "stopped",
-            "tare": session.tare_text,
-        }
+        more: dict[str, object] = {"state": session.state if self._running else "stopped", "tare": session.tare_text}
         if result is None:
             return OK, "collecting" if self._running else "stopped", {"batch": self._batch, **more}
         lower, upper = result.box.payload_lower, result.box.payload_upper
@@ -422,10 +417,7 @@ class IdentifierNode(ManagedNode):
             return
         ended = worker.stop(_LAST_UPDATE)
         if not ended:
-            self.say(
-                f"the last update took longer than {_LAST_UPDATE:g} s: what it would have proved is lost",
-                WARN,
-            )
+            self.say(f"the last update took longer than {_LAST_UPDATE:g} s: what it would have proved is lost", WARN)
         try:
             self._session.close(prove=ended)
         finally:
@@ -447,9 +439,7 @@ class IdentifierNode(ManagedNode):
 
 
 def _full(log_s: float) -> str:
-    return (
-        f"the log holds {log_s:g} s (log_s), nothing more is taken in: the bounds stand until they are reset"
-    )
+    return f"the log holds {log_s:g} s (log_s), nothing more is taken in: the bounds stand until they are reset"
 
 
 def _mass(result: UpdateResult) -> str:

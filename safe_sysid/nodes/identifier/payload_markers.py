@@ -47,9 +47,7 @@ def payload_markers(shapes: PayloadShapes, frame: str, contradiction: bool = Fal
     if shapes.ellipsoid is not None:
         centre, rotation, axes = shapes.ellipsoid
         size = np.maximum(2.0 * axes, _THIN)
-        markers[_ELLIPSOID] = _marker(
-            frame, _ELLIPSOID, Marker.SPHERE, (*_VIOLET, 0.3), centre, size, rotation
-        )
+        markers[_ELLIPSOID] = _marker(frame, _ELLIPSOID, Marker.SPHERE, (*_VIOLET, 0.3), centre, size, rotation)
     colour = (*(_RED if contradiction or shapes.outside_envelope else _INK), 1.0)
     place = np.array([0.0, 0.0, (float(shapes.centre_upper[2]) if known else 0.0) + _ABOVE])
     label = _marker(frame, _LABEL, Marker.TEXT_VIEW_FACING, colour, place, (0.0, 0.0, _LETTERS))

@@ -18,9 +18,7 @@ FloatArray = NDArray[np.float64]
 _NOTHING = 1e-9
 
 
-def payload_message(
-    model: RobotModel, box: ParameterBox, theta_e: FloatArray, stamp_ns: int
-) -> InertiaStamped | None:
+def payload_message(model: RobotModel, box: ParameterBox, theta_e: FloatArray, stamp_ns: int) -> InertiaStamped | None:
     """The payload alone, without hand and last link, in the frame of what carries it, inertia about its centre of mass.
 
     Args:
@@ -58,13 +56,6 @@ def _message(model: RobotModel, theta: FloatArray, stamp_ns: int) -> InertiaStam
     mass, com, inertia = com_and_inertia(theta)
     msg.inertia.m = mass
     msg.inertia.com.x, msg.inertia.com.y, msg.inertia.com.z = (float(x) for x in com)
-    for i, j, name in (
-        (0, 0, "ixx"),
-        (0, 1, "ixy"),
-        (0, 2, "ixz"),
-        (1, 1, "iyy"),
-        (1, 2, "iyz"),
-        (2, 2, "izz"),
-    ):
+    for i, j, name in ((0, 0, "ixx"), (0, 1, "ixy"), (0, 2, "ixz"), (1, 1, "iyy"), (1, 2, "iyz"), (2, 2, "izz")):
         setattr(msg.inertia, name, float(inertia[i, j]))
     return msg

@@ -46,9 +46,7 @@ class GoalServer:
         self._goal: Goal | None = None
         self._asked: list[Answer] = []  # where angles are looked for
         # Not latched: a publisher need not be, and an old goal is nobody's wish any more.
-        node.listen(
-            JointTrajectory, "goal_joints", lambda msg: self._take(read_goal_joints(msg, node.model)), 10
-        )
+        node.listen(JointTrajectory, "goal_joints", lambda msg: self._take(read_goal_joints(msg, node.model)), 10)
         node.listen(PoseStamped, "goal_pose", lambda msg: self._take(read_goal_pose(msg, node.model)), 10)
         node.serve_later("plan", self._plan)
 

@@ -54,9 +54,7 @@ def check_frame(frame: str, model: RobotModel) -> None:
     """
     known = known_frames(model)
     if frame not in known:
-        raise MessageRefusedError(
-            "unknown frame", f"frame_id = {frame[:40]!r}: expected {' or '.join(known)}"
-        )
+        raise MessageRefusedError("unknown frame", f"frame_id = {frame[:40]!r}: expected {' or '.join(known)}")
 
 
 def read_goal_joints(msg: JointTrajectory, model: RobotModel) -> Goal:
@@ -80,8 +78,7 @@ def read_goal_joints(msg: JointTrajectory, model: RobotModel) -> Goal:
             values = np.array(getattr(point, field))
             if np.any(values != 0.0):  # NaN included
                 raise MessageRefusedError(
-                    "in motion",
-                    f"point {i}: {field} {values.tolist()}: expected none, or zeros: the arm chooses",
+                    "in motion", f"point {i}: {field} {values.tolist()}: expected none, or zeros: the arm chooses"
                 )
     low, high = model.limits.position_lower, model.limits.position_upper
     bad = ~(np.isfinite(waypoints) & (waypoints > low) & (waypoints < high))
@@ -117,17 +114,14 @@ def read_pose(pose: Any, name: str) -> tuple[FloatArray, FloatArray]:
     p, o = pose.position, pose.orientation
     position, quaternion = np.array([p.x, p.y, p.z]), np.array([o.x, o.y, o.z, o.w])
     if not np.all(np.isfinite(position)) or not np.all(np.isfinite(quaternion)):
-        raise MessageRefusedError(
-            "not finite", f"{name}: {position.tolist()}, {quaternion.tolist()}: expected numbers"
-        )
+        raise MessageRefusedError("not finite", f"{name}: {position.tolist()}, {quaternion.tolist()}: expected numbers")
     if np.max(np.abs(position)) > _FAR:
         raise MessageRefusedError("far away", f"{name}: {position.tolist()} m: expected at most {_FAR:g} m")
     with np.errstate(over="ignore"):
         length = float(np.linalg.norm(quaternion))
     if abs(length - 1.0) > _UNIT:
         raise MessageRefusedError(
-            "not a rotation",
-            f"{name}: quaternion {quaternion.tolist()} of length {length:g}: expected length 1",
+            "not a rotation", f"{name}: quaternion {quaternion.tolist()} of length {length:g}: expected length 1"
         )
     position.setflags(write=False)
     rotation = _rotation(quaternion / length)

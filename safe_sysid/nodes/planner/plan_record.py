@@ -16,9 +16,7 @@ from safe_sysid.trajectories.plan import Plan
 __all__ = ["certificate_message", "plan_record"]
 
 
-def plan_record(
-    result: PlannerResult, sequence: int, start_ns: int, box: ParameterBox, purpose: str
-) -> dict[str, Any]:
+def plan_record(result: PlannerResult, sequence: int, start_ns: int, box: ParameterBox, purpose: str) -> dict[str, Any]:
     """One entry of ``planner.json``; ``purpose``: what the motion is for."""
     plan, certificate = result.plan, result.certificate
     entry: dict[str, Any] = {

@@ -6,13 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from safe_sysid.nodes.planner.scheduler_parts import (
-    OpenRequest,
-    PlanSolver,
-    SchedulerOutput,
-    failure,
-    last_line,
-)
+from safe_sysid.nodes.planner.scheduler_parts import OpenRequest, PlanSolver, SchedulerOutput, failure, last_line
 from safe_sysid.nodes.planner.timing import GRACE, PlanTiming
 from safe_sysid.planning.solver_process.jobs import Step
 from safe_sysid.planning.solver_process.process import Event

@@ -141,12 +141,7 @@ class PlannerNode(ManagedNode):
         )
         self._certificates = self.create_publisher(Float64MultiArray, "certificate", LATCHED)
         self.listen(Float64MultiArray, "bounds_active", self._on_active, LATCHED_INPUT)
-        self.listen(
-            JointState,
-            "reference",
-            lambda msg: scheduler.on_reference(self._reader.read(msg)),
-            STREAM,
-        )
+        self.listen(JointState, "reference", lambda msg: scheduler.on_reference(self._reader.read(msg)), STREAM)
         self.exclusive_publishers.watch("bounds_active")
         self.exclusive_publishers.watch("plan")
         self.serve("start", scheduler.start)
@@ -225,12 +220,8 @@ class PlannerNode(ManagedNode):
             raise RuntimeError(f"a plan while {self.lifecycle}: expected never to get here")
         plan, certificate = result.plan, result.certificate
         if plan is None or certificate is None or not certificate.ok or plan.box_identity != box.identity:
-            raise RuntimeError(
-                "a plan without a certificate for the box in force: expected never to get here"
-            )
-        self._publisher.publish(
-            messages.plan_message(plan, self.model.joint_names, start_ns, plan_digest(self.digest))
-        )
+            raise RuntimeError("a plan without a certificate for the box in force: expected never to get here")
+        self._publisher.publish(messages.plan_message(plan, self.model.joint_names, start_ns, plan_digest(self.digest)))
         record = plan_record(result, plan.sequence, start_ns, box, purpose)
         if not self.options.lockstep:
             self._early.append(1e-9 * (start_ns - self.now_ns()))
@@ -259,9 +250,7 @@ class PlannerNode(ManagedNode):
     def publish_none(self, start_ns: int, identity: str, next_ns: int | None) -> None:
         """There is no plan for this hand-over; the next one begins at ``next_ns``, or none will."""
         self._publisher.publish(
-            messages.empty_plan_message(
-                start_ns, identity, self.model.joint_names, next_ns, plan_digest(self.digest)
-            )
+            messages.empty_plan_message(start_ns, identity, self.model.joint_names, next_ns, plan_digest(self.digest))
         )
 
     def note_failure(self, start_ns: int, box: ParameterBox, result: PlannerResult, purpose: str) -> None:
@@ -276,11 +265,7 @@ class PlannerNode(ManagedNode):
         scheduler, process, scene = self._scheduler, self._solver.process, self._scenes.scene
         if scheduler is None:
             return OK, "nothing planned", {}
-        values: dict[str, object] = {
-            "phase": scheduler.phase,
-            "plans": scheduler.sequence,
-            "busy": scheduler.busy,
-        }
+        values: dict[str, object] = {"phase": scheduler.phase, "plans": scheduler.sequence, "busy": scheduler.busy}
         objective = scheduler.objective
         if isinstance(objective, ExcitationObjective):
             values["left"] = objective.left

@@ -24,12 +24,7 @@ __all__ = ["MAX_MARKERS", "RestKeeper", "SceneServer", "read_markers"]
 #: More obstacles than this are no scene that a plan could be certified in, in time.
 MAX_MARKERS = 200
 _MAX_NAME = 80
-_KINDS = {
-    Marker.CUBE: "cube",
-    Marker.SPHERE: "sphere",
-    Marker.CYLINDER: "cylinder",
-    Marker.MESH_RESOURCE: "mesh",
-}
+_KINDS = {Marker.CUBE: "cube", Marker.SPHERE: "sphere", Marker.CYLINDER: "cylinder", Marker.MESH_RESOURCE: "mesh"}
 _ACTIONS = {Marker.ADD: "add", Marker.DELETE: "delete", Marker.DELETEALL: "delete_all"}
 
 
@@ -67,9 +62,7 @@ class SceneServer:
         if reason:
             raise MessageRefusedError("not at rest", reason)
         if not self._solver.ready:
-            raise MessageRefusedError(
-                "not ready", "the solver takes in the last change: expected it to be ready"
-            )
+            raise MessageRefusedError("not ready", "the solver takes in the last change: expected it to be ready")
         try:
             scene = scene_from_markers(markers, self.scene)
             self._use(scene)
@@ -86,9 +79,7 @@ class SceneServer:
 
     def _use(self, scene: Scene) -> None:
         if len(scene.obstacles) > MAX_MARKERS:
-            raise MessageRefusedError(
-                "too long", f"{len(scene.obstacles)} obstacles: expected at most {MAX_MARKERS}"
-            )
+            raise MessageRefusedError("too long", f"{len(scene.obstacles)} obstacles: expected at most {MAX_MARKERS}")
         scene.check(self._node.model)
         self.scene = scene
         # Before the solver has answered it plans nothing; and nothing at all if it cannot.
@@ -123,13 +114,9 @@ def read_markers(msg: MarkerArray, model: RobotModel) -> list[SceneMarker]:
 def _read(i: int, marker: Marker, model: RobotModel) -> SceneMarker:
     where = f"markers[{i}]"
     if marker.action not in _ACTIONS:
-        raise MessageRefusedError(
-            "bad action", f"{where}.action = {marker.action}: expected one of {sorted(_ACTIONS)}"
-        )
+        raise MessageRefusedError("bad action", f"{where}.action = {marker.action}: expected one of {sorted(_ACTIONS)}")
     if len(marker.ns) > _MAX_NAME:
-        raise MessageRefusedError(
-            "too long", f"{where}.ns of {len(marker.ns)} letters: expected at most {_MAX_NAME}"
-        )
+        raise MessageRefusedError("too long", f"{where}.ns of {len(marker.ns)} letters: expected at most {_MAX_NAME}")
     action = _ACTIONS[marker.action]
     if action != "add":
         return SceneMarker(marker.ns, marker.id, action)
@@ -138,9 +125,7 @@ def _read(i: int, marker: Marker, model: RobotModel) -> SceneMarker:
         expected = ", ".join(f"{number} ({name})" for number, name in sorted(_KINDS.items()))
         raise MessageRefusedError("bad type", f"{where}.type = {marker.type}: expected one of {expected}")
     if marker.lifetime.sec or marker.lifetime.nanosec:
-        text = (
-            f"{where}.lifetime = {marker.lifetime.sec} s {marker.lifetime.nanosec} ns: expected 0, for ever"
-        )
+        text = f"{where}.lifetime = {marker.lifetime.sec} s {marker.lifetime.nanosec} ns: expected 0, for ever"
         raise MessageRefusedError("bad lifetime", text)
     p, o, s = marker.pose.position, marker.pose.orientation, marker.scale
     return SceneMarker(

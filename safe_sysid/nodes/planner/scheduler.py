@@ -52,17 +52,11 @@ class PlanScheduler:
     """
 
     def __init__(
-        self,
-        settings: SchedulerSettings,
-        output: SchedulerOutput,
-        solver: PlanSolver,
-        time_base: TimeBase,
+        self, settings: SchedulerSettings, output: SchedulerOutput, solver: PlanSolver, time_base: TimeBase
     ) -> None:
         """Nothing is planned before :meth:`activate`, and :meth:`start` or :meth:`go`."""
         self._settings, self._output, self._solver, self._time = settings, output, solver, time_base
-        self._timing: PlanTiming = (LockstepPlanTiming if settings.lockstep else RealTimePlanTiming)(
-            settings, output
-        )
+        self._timing: PlanTiming = (LockstepPlanTiming if settings.lockstep else RealTimePlanTiming)(settings, output)
         self._requests = PlanRequests(self._timing, solver, output, self._conclude)
         self.objective: PlanObjective | None = None
         self.text, self.outcome, self.sequence = "waiting for the controller", "", 0
@@ -261,9 +255,7 @@ class PlanScheduler:
         offered = self._offered
         self._end(objective, f"{objective.purpose} finished after {self.sequence} plans: {reason}", reason)
         objective.answer(reason == "arrived", reason)
-        self._tell_none(
-            start, identity, self._goal_after(objective, start if offered is None else offered.end_ns)
-        )
+        self._tell_none(start, identity, self._goal_after(objective, start if offered is None else offered.end_ns))
         self._output.say(self.text)
 
     def _end(self, objective: PlanObjective, text: str, outcome: str) -> None:
@@ -308,11 +300,7 @@ class PlanScheduler:
     def _count_failure(self, objective: PlanObjective, reason: str) -> bool:
         """Whether the objective goes on after one more failure."""
         objective.attempts -= 1
-        given_up = (
-            objective.over((), next(iter(self._boxes.values())))
-            if isinstance(objective, TaskObjective)
-            else ""
-        )
+        given_up = objective.over((), next(iter(self._boxes.values()))) if isinstance(objective, TaskObjective) else ""
         if objective.attempts > 0 and not given_up:
             return True
         if isinstance(objective, ExcitationObjective):

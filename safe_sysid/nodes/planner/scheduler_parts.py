@@ -138,9 +138,7 @@ class OpenRequest:
 
 def begin_at(result: PlannerResult, start_time: float) -> PlannerResult:
     """The same plan, from another time on, s."""
-    return (
-        result if result.plan is None else replace(result, plan=replace(result.plan, start_time=start_time))
-    )
+    return result if result.plan is None else replace(result, plan=replace(result.plan, start_time=start_time))
 
 
 def failure(reason: str) -> Step:

@@ -73,10 +73,7 @@ class PlantNode(BaseNode):
         self._reader, self._clock_message = CommandBytesReader(self.model.n), Clock()
         qos = measurement_qos(lockstep, history=True)
         self._states = self.create_publisher(JointState, "joint_states", qos)
-        self._clocks, self._clock_wanted = (
-            self.create_publisher(Clock, "/clock", 10) if lockstep else None,
-            False,
-        )
+        self._clocks, self._clock_wanted = (self.create_publisher(Clock, "/clock", 10) if lockstep else None, False)
         if not lockstep:
             self.drive(Float64MultiArray, "effort_command", self._on_command, COMMAND, self._step_if_due)
         else:
@@ -289,9 +286,7 @@ class PlantNode(BaseNode):
         values: dict[str, object] = {"time": f"{plant.time:.3f} s", "commands": self._commands}
         values["payload"] = plant.payload.name
         if self.options.lockstep:
-            values["pace"] = (
-                "as fast as it goes" if self._pace is None else f"{self._pace:g} of real time at most"
-            )
+            values["pace"] = "as fast as it goes" if self._pace is None else f"{self._pace:g} of real time at most"
         values["contact steps"] = plant.contact_steps
         if not self.options.lockstep:
             values |= {"step after its deadline": self._late, "measurement to command": self._delay}

@@ -27,14 +27,7 @@ from safe_sysid.logs.log import LogError
 from safe_sysid.nodes.common.base import ERROR, OK, WARN, BaseNode
 from safe_sysid.nodes.common.process import run_node
 from safe_sysid.nodes.common.realtime import RealtimeOptions, Scheduling
-from safe_sysid.nodes.recorder.topics import (
-    TopicSelection,
-    bag_qos,
-    endpoints,
-    message_class,
-    profile_for,
-    weaker,
-)
+from safe_sysid.nodes.recorder.topics import TopicSelection, bag_qos, endpoints, message_class, profile_for, weaker
 
 __all__ = ["RecorderNode", "main"]
 
@@ -64,9 +57,7 @@ class RecorderNode(BaseNode):
     def __init__(self) -> None:
         super().__init__("recorder")
         given = self.values
-        self._selection = TopicSelection(
-            self.get_namespace(), given["exclude"] or "", given["all_namespaces"]
-        )
+        self._selection = TopicSelection(self.get_namespace(), given["exclude"] or "", given["all_namespaces"])
         bag = Path(given["bag"] or time.strftime("rosbag2_%Y_%m_%d-%H_%M_%S"))
         try:
             self._bag = BagWriter(bag, given["compression"], {"recorder": f"safe_sysid {__version__}"})
@@ -98,11 +89,7 @@ class RecorderNode(BaseNode):
             if name in self._skipped or not self._selection.takes(name):
                 continue
             recorded = self._topics.get(name)
-            if (
-                recorded is not None
-                and recorded.settled
-                and self.count_publishers(name) == recorded.publishers
-            ):
+            if recorded is not None and recorded.settled and self.count_publishers(name) == recorded.publishers:
                 continue  # to ask who they are costs ten times as much
             publishers, asking = endpoints(self, name)
             if not publishers and not asking:
@@ -191,9 +178,7 @@ class RecorderNode(BaseNode):
     def status(self) -> tuple[bytes, str, dict[str, Any]]:
         """How much is recorded, and what is not."""
         bag = self._bag
-        text = (
-            f"{bag.written} messages of {len(self._topics)} topics, {bag.bytes / 1e6:.1f} MB, in {bag.path}"
-        )
+        text = f"{bag.written} messages of {len(self._topics)} topics, {bag.bytes / 1e6:.1f} MB, in {bag.path}"
         values: dict[str, Any] = {"bag": bag.path, "messages": bag.written, "lost": sum(self._lost.values())}
         values |= {f"lost on {name}": count for name, count in self._lost.items()}
         values |= {f"not recorded: {name}": reason for name, reason in self._skipped.items()}

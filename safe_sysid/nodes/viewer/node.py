@@ -44,9 +44,7 @@ from safe_sysid.view.snapshot import BoundsView
 
 __all__ = ["ViewerNode", "main"]
 
-_LATCHED = QoSProfile(
-    depth=50, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL
-)
+_LATCHED = QoSProfile(depth=50, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 _EVENTS = QoSProfile(depth=50, reliability=ReliabilityPolicy.RELIABLE)
 _NEWEST = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 #: Of pictures and of the panel, s; who is there is asked now and then.
@@ -94,9 +92,7 @@ class ViewerNode:
             self._listen(topic, kind, qos)
         self._desk = None if given["read_only"] else ServiceCalls(self.node, [b.service for b in BUTTONS])
         names = tuple(part.strip() for part in (given["names"] or "").split(",") if part.strip())
-        self.server = open_server(
-            given["host"], given["port"], label="safe_sysid", names=names, key=given["key"]
-        )
+        self.server = open_server(given["host"], given["port"], label="safe_sysid", names=names, key=given["key"])
         call = None if self._desk is None else self._desk.ask
         self.page = LivePage(self.server.viser, model, arm_shapes(model, robot), self._where, call)
         self._results = None if given["results"] is None else Path(given["results"])
@@ -160,9 +156,7 @@ class ViewerNode:
             if now < self._next_panel:
                 return
             self._next_panel = now + _PANEL
-            for namespace, draw in zip(
-                DRAWN, (page.scene.obstacles, page.scene.way, page.scene.swept), strict=True
-            ):
+            for namespace, draw in zip(DRAWN, (page.scene.obstacles, page.scene.way, page.scene.swept), strict=True):
                 if namespace in view_state.changed:
                     draw(view_state.drawn(namespace))
             if left_out := page.scene.left_out:

@@ -54,9 +54,7 @@ class ServiceCalls:
             answer(False, f"{name}: expected one of {', '.join(self._clients)}")
         elif not client.service_is_ready():
             answer(False, f"nobody offers {client.srv_name}")
-        elif (
-            sum(waits == name for waits, _ in self._waiting) >= _MOST
-        ):  # of this one: others never bar a stop
+        elif sum(waits == name for waits, _ in self._waiting) >= _MOST:  # of this one: others never bar a stop
             answer(False, f"{_MOST} calls of {client.srv_name} wait for their answers already")
         else:
             with client.handle:

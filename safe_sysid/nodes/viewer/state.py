@@ -138,9 +138,7 @@ class ViewerState:
             return
         answer = read_plan(message, self._model.joint_names)
         if answer.trajectory is not None:
-            self._plan = (
-                f"plan of {answer.trajectory.duration:.2f} s, certified for box {answer.box_identity}"
-            )
+            self._plan = f"plan of {answer.trajectory.duration:.2f} s, certified for box {answer.box_identity}"
 
     def certificate(self, message: Float64MultiArray) -> None:
         """Margins of the last plan."""
@@ -149,14 +147,10 @@ class ViewerState:
             raise MessageRefusedError("bad layout", "expected a certificate's two labels")
         names = _FAMILY.findall(dim[1].label)
         if not names or len(message.data) != 2 * len(names):
-            raise MessageRefusedError(
-                "wrong length", f"{len(message.data)} numbers for {len(names)} families"
-            )
+            raise MessageRefusedError("wrong length", f"{len(message.data)} numbers for {len(names)} families")
         for name, unit in names:
             if UNITS.get(name) != unit:
-                raise MessageRefusedError(
-                    "bad layout", f"{name} [{unit}]: expected families and units of {UNITS}"
-                )
+                raise MessageRefusedError("bad layout", f"{name} [{unit}]: expected families and units of {UNITS}")
         rows = np.reshape(np.asarray(message.data, float), (-1, 2)).tolist()
         self._margins = tuple(Margin(name, "", "", *row) for (name, _), row in zip(names, rows, strict=True))
 
@@ -172,10 +166,7 @@ class ViewerState:
             raw = status.level
             level = raw[0] if isinstance(raw, (bytes, bytearray)) else int(raw)
             pairs = {plain(item.key, 80): plain(item.value, 400) for item in status.values[:_MOST_VALUES]}
-            self._nodes[node] = (
-                time.monotonic(),
-                NodeView(min(max(level, 0), 3), plain(status.message), pairs, 0.0),
-            )
+            self._nodes[node] = (time.monotonic(), NodeView(min(max(level, 0), 3), plain(status.message), pairs, 0.0))
 
     def markers(self, message: MarkerArray) -> None:
         """Obstacles, the flange's way, the swept volume."""
@@ -230,9 +221,7 @@ class ViewerState:
         prior = self._model.arm_prior
         moves = now - self._last[1] < 2.0
         return Snapshot(
-            time=None
-            if self._first is None
-            else 1e-9 * (self._last[0] - (0 if self._simulated else self._first)),
+            time=None if self._first is None else 1e-9 * (self._last[0] - (0 if self._simulated else self._first)),
             speed=self._speed if moves else None,
             simulated=self._simulated,
             nodes={name: _aged(view, now - when) for name, (when, view) in self._nodes.items()},

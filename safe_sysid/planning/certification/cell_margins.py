@@ -140,9 +140,7 @@ class MarginFinder:
         always = [self._always.get(pair, -np.inf) for pair in clearance.pairs]
         distance = np.maximum(clearance.bounds, always) - self.clearance_margin * _UP
         values = {
-            "position": np.where(
-                np.isnan(room), np.nan, room - 1e-15 * (1.0 + np.abs(position).max(axis=-1))
-            ),
+            "position": np.where(np.isnan(room), np.nan, room - 1e-15 * (1.0 + np.abs(position).max(axis=-1))),
             "velocity": limits.velocity - speed * _UP,
             "torque": limits.torque - actual * _UP,
             "clearance": distance[:, ~clearance.is_self],
@@ -178,9 +176,7 @@ class MarginFinder:
             cuts = np.linspace(0, cells.count, others + 1).astype(int).tolist()
             with ThreadPoolExecutor(others) as pool:
                 running = [pool.submit(task.run, *cuts[i : i + 2]) for i in range(others)]
-                self.clearance = enclose_clearance(
-                    model, self.scene, cells, self._true, directions=directions
-                )
+                self.clearance = enclose_clearance(model, self.scene, cells, self._true, directions=directions)
                 for part in running:
                     part.result()
         self.torque = task.enclosure()

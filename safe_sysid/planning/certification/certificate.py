@@ -17,13 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.decimals import at_least, at_most
 from safe_sysid.errors import PlanError
-from safe_sysid.planning.certification.cell_margins import (
-    FAMILIES,
-    CellMargins,
-    Labels,
-    MarginFinder,
-    thread_count,
-)
+from safe_sysid.planning.certification.cell_margins import FAMILIES, CellMargins, Labels, MarginFinder, thread_count
 from safe_sysid.reachability.cells import time_cells
 from safe_sysid.robot.margin import Margin
 from safe_sysid.robot.model import RobotModel
@@ -260,9 +254,7 @@ def _finder(
     model.require_turning("certificates of motions and poses")
     model.require_known_reactions("certificates of motions and poses")
     if trajectory.n != model.n or box.n != model.n:
-        raise PlanError(
-            f"trajectory of {trajectory.n} joints, box of {box.n}: expected {model.n} as {model.name}"
-        )
+        raise PlanError(f"trajectory of {trajectory.n} joints, box of {box.n}: expected {model.n} as {model.name}")
     if not clearance_margin >= 0.0:
         raise PlanError(f"clearance_margin = {clearance_margin!r}: expected a number >= 0")
     scene.check(model)  # a name that obstacle and body share, or a pair of two bodies, would switch pairs off

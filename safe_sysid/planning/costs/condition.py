@@ -64,9 +64,7 @@ class ConditionCost:
         """
         check_horizon(self.horizon, self.family)
         if self.samples < 1 or self.window < 1 or self.samples % self.window:
-            raise PlanError(
-                f"{self.samples} samples in windows of {self.window}: expected a positive multiple"
-            )
+            raise PlanError(f"{self.samples} samples in windows of {self.window}: expected a positive multiple")
         object.__setattr__(self, "scale", frozen_array(self.scale, (10,), "cost scale"))
         object.__setattr__(self, "executed", frozen_array(self.executed, (10, 10), "executed information"))
         object.__setattr__(self, "sampler", self.family.sampler(midpoints(self.horizon, self.samples)))

@@ -105,13 +105,7 @@ def _body_motion(
 
 @njit(cache=True)
 def regressor_kernel(
-    kin: Kinematics,
-    link: int,
-    r: FloatArray,
-    p: FloatArray,
-    qd: FloatArray,
-    qdd: FloatArray,
-    out: FloatArray,
+    kin: Kinematics, link: int, r: FloatArray, p: FloatArray, qd: FloatArray, qdd: FloatArray, out: FloatArray
 ) -> None:
     """Fill ``out`` (N, >= link + 1, 10) with the link's ten columns of W, from the joint frames (r, p) of N samples."""
     n = link + 1

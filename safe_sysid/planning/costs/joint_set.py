@@ -90,9 +90,7 @@ class InformationCost:
         if self.kind not in KINDS:
             raise PlanError(f"cost kind {self.kind!r}: expected one of {', '.join(KINDS)}")
         if not self.window > 0.0 or self.samples < 1:
-            raise PlanError(
-                f"{self.samples} samples per window of {self.window} s: expected positive numbers"
-            )
+            raise PlanError(f"{self.samples} samples per window of {self.window} s: expected positive numbers")
         size = self.prior.size
         executed = frozen_array(self.executed, (size, size), "executed information")
         windows = max(1, round(self.horizon / self.window))

@@ -91,9 +91,7 @@ def build_cost(spec: CostSpec | str, context: CostContext) -> Cost:
     Raises:
         PlanError: an unknown cost, or a goal that is missing.
     """
-    terms = tuple(
-        (weight, chosen(COSTS, name, "cost")(context)) for weight, name in CostSpec.parse(spec).terms
-    )
+    terms = tuple((weight, chosen(COSTS, name, "cost")(context)) for weight, name in CostSpec.parse(spec).terms)
     if len(terms) == 1 and terms[0][0] == 1.0:
         return terms[0][1]
     return MixedCost(terms)

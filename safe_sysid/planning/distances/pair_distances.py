@@ -35,18 +35,12 @@ class PairDistances:
         self._joint = np.array([shape.joint for shape in shapes], dtype=np.int64)
         # A segment's capsule is thicker than it on all sides; a flat hull only on two: there it stays thicker.
         self._radius = np.array(
-            [
-                s.radius - (core[3] if len(s.points) <= 2 else 0.0)
-                for s, core in zip(shapes, self._cores, strict=True)
-            ]
+            [s.radius - (core[3] if len(s.points) <= 2 else 0.0) for s, core in zip(shapes, self._cores, strict=True)]
         )
         middle = [0.5 * (s.points.min(axis=0) + s.points.max(axis=0)) for s in shapes]
         self._middle = np.array(middle).reshape(-1, 3)
         self._reach = np.array(
-            [
-                s.radius + np.linalg.norm(s.points - m, axis=1).max()
-                for s, m in zip(shapes, middle, strict=True)
-            ]
+            [s.radius + np.linalg.norm(s.points - m, axis=1).max() for s, m in zip(shapes, middle, strict=True)]
         )
         self.names = tuple((shapes[a].name, shapes[b].name) for a, b in pairs)
         self.is_self = np.array([min(pair) >= len(scene.obstacles) for pair in pairs], dtype=bool)

@@ -129,8 +129,7 @@ class Proximity:
         around = [_ball_around(balls.centre[a:b], balls.radius[a:b]) for a, b in pairwise(first)]
         obstacles = scene.bodies()
         allowed = np.array(
-            [[frozenset((o.name, b.name)) in scene.allowed_pairs for o in obstacles] for b in bodies],
-            dtype=bool,
+            [[frozenset((o.name, b.name)) in scene.allowed_pairs for o in obstacles] for b in bodies], dtype=bool
         ).reshape(len(bodies), len(obstacles))
         extent = np.searchsorted(balls.body, np.arange(len(bodies) + 1))
         whole = [_ball_around(balls.centre[a:b], balls.radius[a:b]) for a, b in pairwise(extent)]
@@ -140,8 +139,7 @@ class Proximity:
             (i, k)
             for i in range(len(bodies))
             for k in range(i)
-            if bodies[i].joint != bodies[k].joint
-            and frozenset((bodies[i].name, bodies[k].name)) not in left_out
+            if bodies[i].joint != bodies[k].joint and frozenset((bodies[i].name, bodies[k].name)) not in left_out
         ]
         return cls(
             frames,
@@ -207,17 +205,11 @@ def _velocities(
 @njit(cache=True, nogil=True)
 def _triple(a: FloatArray, b: FloatArray, c: FloatArray) -> float:
     """``(a x b) . c``."""
-    return (
-        (a[1] * b[2] - a[2] * b[1]) * c[0]
-        + (a[2] * b[0] - a[0] * b[2]) * c[1]
-        + (a[0] * b[1] - a[1] * b[0]) * c[2]
-    )
+    return (a[1] * b[2] - a[2] * b[1]) * c[0] + (a[2] * b[0] - a[0] * b[2]) * c[1] + (a[0] * b[1] - a[1] * b[0]) * c[2]
 
 
 @njit(cache=True, nogil=True)
-def _bend(
-    u: FloatArray, w: FloatArray, normal: FloatArray, tangent: FloatArray, feature: int, length: float
-) -> float:
+def _bend(u: FloatArray, w: FloatArray, normal: FloatArray, tangent: FloatArray, feature: int, length: float) -> float:
     """``u . H w`` with the distance's second derivative H at a distance ``length`` from its nearest feature."""
     if feature == FACE:
         return 0.0
@@ -276,9 +268,7 @@ def _less_tracking(
 
 
 @njit(cache=True, nogil=True)
-def clearance_kernel(
-    poses: Poses, balls: Balls, solids: Solids, value: FloatArray, slope: FloatArray
-) -> None:
+def clearance_kernel(poses: Poses, balls: Balls, solids: Solids, value: FloatArray, slope: FloatArray) -> None:
     """Fill ``value`` (N, F) and ``slope`` (N, F, n): see :class:`Distances`.
 
     Frame by frame: obstacles whose ball is beyond the frame's ball by more than the best so far cost one comparison,
@@ -304,14 +294,10 @@ def clearance_kernel(
                 for o in range(solid_count):
                     if turn == 0 and o != near_solid[f]:
                         continue
-                    if turn == 1 and _apart(
-                        middle, solid_around[o], best + around[f, 3] + solid_around[o, 3]
-                    ):
+                    if turn == 1 and _apart(middle, solid_around[o], best + around[f, 3] + solid_around[o, 3]):
                         continue
                     start, stop = rows[o], rows[o + 1]
-                    if turn == 1 and _beyond(
-                        middle, planes, start, stop, best + around[f, 3] + solid_radius[o]
-                    ):
+                    if turn == 1 and _beyond(middle, planes, start, stop, best + around[f, 3] + solid_radius[o]):
                         continue
                     for b in range(first[f], first[f + 1]):
                         if (turn == 0 and b != near_ball[f]) or allowed[owner[b], o]:

@@ -41,9 +41,7 @@ __all__ = ["FourierExcitation", "certified_fourier", "classical_fourier"]
 
 FloatArray = NDArray[np.float64]
 #: Share of limits that the classical method leaves, besides what is exact.
-_KEEP = MotionKeep(
-    position=0.0, velocity=0.01, acceleration=0.01, torque=0.0, clearance=0.0, self_clearance=0.0
-)
+_KEEP = MotionKeep(position=0.0, velocity=0.01, acceleration=0.01, torque=0.0, clearance=0.0, self_clearance=0.0)
 #: Samples of the cost, and of the rows per period of the highest harmonic.
 _COST_SAMPLES, _ROW_SAMPLES = 128, 12
 #: Rows of one quadratic program.
@@ -115,9 +113,7 @@ class _RateRows:
 
     def values(self, x: FloatArray) -> FloatArray:
         x = x.reshape(len(self.limits.velocity), -1)
-        return np.concatenate(
-            [part.ravel() for part in rate_rows(self.sampler, x, self.limits, _KEEP).values()]
-        )
+        return np.concatenate([part.ravel() for part in rate_rows(self.sampler, x, self.limits, _KEEP).values()])
 
     def values_and_jacobian(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         slopes: list[FloatArray] = []
@@ -247,9 +243,7 @@ def _first_guesses(family: FourierFamily, rows: Inequalities, seed: int, starts:
     return out
 
 
-def _minimum(
-    cost: ConditionCost, rows: Inequalities, guesses: list[FloatArray], iterations: int
-) -> FloatArray:
+def _minimum(cost: ConditionCost, rows: Inequalities, guesses: list[FloatArray], iterations: int) -> FloatArray:
     """Best local minimum near some guesses; a guess that keeps the rows if no search ends with anything better."""
     size = guesses[0].size
     subproblem, bound = Subproblem(size, _ROWS), np.full(size, 1e3)

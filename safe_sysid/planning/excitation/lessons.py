@@ -90,16 +90,10 @@ def next_lesson(
         reason = "" if plan is None else why_no_lesson(plan, planner.settings.k_range, previous)
         if not reason:
             return result
-        searched = (
-            f"{result.certificates} certificates, {result.iterations} iterations, {result.wall_time:.2f} s"
-        )
+        searched = f"{result.certificates} certificates, {result.iterations} iterations, {result.wall_time:.2f} s"
         nothing = np.zeros((10, 10))  # it is not driven
         return replace(
-            result,
-            status=PlanStatus.NO_LESSON,
-            plan=None,
-            information=nothing,
-            reasons=(f"{reason} ({searched})",),
+            result, status=PlanStatus.NO_LESSON, plan=None, information=nothing, reasons=(f"{reason} ({searched})",)
         )
 
     def tell(result: PlannerResult) -> None:
@@ -107,13 +101,9 @@ def next_lesson(
             on_certified(judged(result))
 
     for times in _TIMES if budget.deadline is None else (1,):
-        enough = replace(
-            budget, iterations=times * budget.iterations, certificates=times * budget.certificates
-        )
+        enough = replace(budget, iterations=times * budget.iterations, certificates=times * budget.certificates)
         answer = judged(
-            planner.plan_next(
-                state, start_time, box, sequence, previous, budget=enough, on_certified=tell, **more
-            )
+            planner.plan_next(state, start_time, box, sequence, previous, budget=enough, on_certified=tell, **more)
         )
         if answer.status is not PlanStatus.NO_LESSON or budget.stopped():
             break

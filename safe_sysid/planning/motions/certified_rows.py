@@ -21,12 +21,7 @@ from safe_sysid.planning.distances.pair_distances import SIGHT, PairDistances
 from safe_sysid.planning.motions.motion_limits import MotionKeep, MotionLimits
 from safe_sysid.planning.motions.motion_rows import FAR, METRE, RADIAN, rate_rows
 from safe_sysid.planning.motions.motion_sampler import MotionSampler
-from safe_sysid.planning.optimiser.effort import (
-    box_effort_kernel,
-    effort_slopes,
-    inertia_share_kernel,
-    share_slopes,
-)
+from safe_sysid.planning.optimiser.effort import box_effort_kernel, effort_slopes, inertia_share_kernel, share_slopes
 from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
@@ -36,9 +31,7 @@ from safe_sysid.trajectories.plan import Plan
 __all__ = ["CertifiedRows"]
 
 FloatArray = NDArray[np.float64]
-_NOTHING = MotionKeep(
-    position=0.0, velocity=0.0, acceleration=0.0, torque=0.0, clearance=0.0, self_clearance=0.0
-)
+_NOTHING = MotionKeep(position=0.0, velocity=0.0, acceleration=0.0, torque=0.0, clearance=0.0, self_clearance=0.0)
 #: Left on top of what a certificate asks for, in the rows' units.
 _CUSHION = 0.01
 #: First guess of what the tracking error costs a distance, m, and shares of S and of the inertia bound.
@@ -69,12 +62,7 @@ class CertifiedRows:
 
     @classmethod
     def build(
-        cls,
-        model: RobotModel,
-        box: ParameterBox,
-        scene: Scene,
-        gains: ControllerGains,
-        sampler: MotionSampler,
+        cls, model: RobotModel, box: ParameterBox, scene: Scene, gains: ControllerGains, sampler: MotionSampler
     ) -> CertifiedRows:
         """With first guesses of the reserves: what the tracking error may cost, as if joints did not couple."""
         a, g, n = gains.assumptions, gains, model.n
@@ -140,13 +128,7 @@ class CertifiedRows:
             slopes.append(sampler.own(3, -np.sign(state[3]) / jerk))
             every = np.arange(count)
             by_torque, by_measure = effort_slopes(
-                kin,
-                state[:3],
-                v_c,
-                box,
-                self.gains.inertia_lower,
-                np.repeat(every[:, None], model.n, 1),
-                every,
+                kin, state[:3], v_c, box, self.gains.inertia_lower, np.repeat(every[:, None], model.n, 1), every
             )
             slopes.append(sampler.chain(-by_torque / self.limits.torque[:, None, None]))
             slopes.append(sampler.chain(-by_measure[:, None] / a.uncertainty))
@@ -168,9 +150,7 @@ class CertifiedRows:
         object.__setattr__(other, "reserve", self._learned(certificate, self._parts(x, None)))
         return certificate, other
 
-    def _learned(
-        self, certificate: PlanCertificate, parts: Mapping[str, FloatArray]
-    ) -> dict[str, FloatArray]:
+    def _learned(self, certificate: PlanCertificate, parts: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
         margins = {
             name: np.atleast_1d(value) / self._unit(name)
             for name, value in verdict_of(certificate, self.gains).margins.items()

@@ -90,11 +90,7 @@ class FastMotion:
 
 
 def check_motion(
-    model: RobotModel,
-    theta: ArrayLike,
-    scene: Scene,
-    trajectory: QuinticTrajectory,
-    limits: MotionLimits | None = None,
+    model: RobotModel, theta: ArrayLike, scene: Scene, trajectory: QuinticTrajectory, limits: MotionLimits | None = None
 ) -> Mapping[str, Margin]:
     """What a motion keeps, sampled densely: torques every ms, distances every 2 ms; the rest exactly.
 
@@ -218,9 +214,7 @@ class _Search:
     def _merit(self, rows: MotionRows, x: FloatArray) -> float:
         """Jerk, and how deep and how long limits are broken."""
         broken = np.minimum(rows.values(x.ravel()), 0.0)
-        return (
-            self.jerk.value_and_gradient(x.ravel())[0] - 5.0 * float(broken.min()) - 0.2 * float(broken.sum())
-        )
+        return self.jerk.value_and_gradient(x.ravel())[0] - 5.0 * float(broken.min()) - 0.2 * float(broken.sum())
 
     def improve(self, x: FloatArray) -> tuple[float, FloatArray]:
         """A local minimum near x, and how much (in the rows' units) it lacks of what is to be kept; <= 0: nothing.
@@ -232,9 +226,7 @@ class _Search:
             return max(self.dense.missing(x).values()), x
         best = np.inf, x
         for _ in range(_ROUNDS):
-            found = minimise(
-                self.jerk, rows, x.ravel(), *rows.bounds(), self.subproblem, _ITERATIONS, options=_SQP
-            )
+            found = minimise(self.jerk, rows, x.ravel(), *rows.bounds(), self.subproblem, _ITERATIONS, options=_SQP)
             x = (found.k if found.best is None else found.best[1]).reshape(family.n, family.free)
             missing = self.dense.missing(x)
             worst = max(missing.values())

@@ -61,13 +61,7 @@ class KnotFamily:
         times.setflags(write=False)
         unit = np.tile(np.array(_RATE) / times[-1] ** np.arange(3), len(pieces) - 1)
         unit.setflags(write=False)
-        for name, value in (
-            ("start", start),
-            ("goal", goal),
-            ("pieces", pieces),
-            ("_times", times),
-            ("unit", unit),
-        ):
+        for name, value in (("start", start), ("goal", goal), ("pieces", pieces), ("_times", times), ("unit", unit)):
             object.__setattr__(self, name, value)
         nodes, weights = np.polynomial.legendre.leggauss(3)
         at = np.concatenate([a + 0.5 * h * (nodes + 1.0) for a, h in zip(times, pieces, strict=False)])
@@ -111,9 +105,7 @@ class KnotFamily:
     def sampler(self, times: ArrayLike) -> MotionSampler:
         """Fast evaluation at fixed times (N,), s."""
         times = np.asarray(times, float)
-        still = QuinticTrajectory(
-            self._times, self._knots(np.zeros((self.free, self.n)), self.start, self.goal)
-        )
+        still = QuinticTrajectory(self._times, self._knots(np.zeros((self.free, self.n)), self.start, self.goal))
         base = np.moveaxis(still.states(times), 1, 0)
         if not self.free:
             return MotionSampler(times, base, np.zeros((4, len(times), 0)))

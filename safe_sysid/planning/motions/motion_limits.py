@@ -122,9 +122,7 @@ class MotionKeep:
                 raise PlanError(f"MotionKeep.{name} = {value!r}: expected a number from 0 to below {most:g}")
 
 
-def torques(
-    model: RobotModel, theta: FloatArray, q: FloatArray, qd: FloatArray, qdd: FloatArray
-) -> FloatArray:
+def torques(model: RobotModel, theta: FloatArray, q: FloatArray, qd: FloatArray, qdd: FloatArray) -> FloatArray:
     """Largest magnitudes (N, n) of the joint torques over the sign of Coulomb friction, N m."""
     coulomb = theta[model.layout.coulomb]
     smooth = dynamics_of(model.kinematics).torque_regressor(q, qd, qdd) @ without_coulomb(theta)
@@ -139,11 +137,7 @@ def without_coulomb(theta: FloatArray) -> FloatArray:
 
 
 def kept_by(
-    model: RobotModel,
-    theta: ArrayLike,
-    distances: PairDistances,
-    trajectory: QuinticTrajectory,
-    limits: MotionLimits,
+    model: RobotModel, theta: ArrayLike, distances: PairDistances, trajectory: QuinticTrajectory, limits: MotionLimits
 ) -> dict[str, Margin]:
     """Smallest distance of a motion to each family of limits: exact for position and rates, else dense samples."""
     if trajectory.n != model.n:

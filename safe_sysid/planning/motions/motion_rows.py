@@ -174,9 +174,7 @@ class MotionRows:
         by_state = regressor_gradient(self.model.kinematics, q, qd, qdd, rows)
         return self._states.chain(by_state.reshape(count, n, 3, n))
 
-    def _add_distances(
-        self, x: FloatArray, out: dict[str, FloatArray], slopes: list[FloatArray] | None
-    ) -> None:
+    def _add_distances(self, x: FloatArray, out: dict[str, FloatArray], slopes: list[FloatArray] | None) -> None:
         """Rows of distances; what is asked for grows from what an end has itself."""
         q = self._poses.states(x)[0]
         found, by_q = self.distances.at(q, want_slopes=slopes is not None)
@@ -193,10 +191,7 @@ class MotionRows:
                 grows = np.where(less[..., None], direction[:, None, :], grows)
         # Beyond what is looked at only that is known.
         row = np.where(found >= SIGHT, FAR, (found - asked) / METRE)
-        for name, mine in (
-            ("clearance", ~self.distances.is_self),
-            ("self_clearance", self.distances.is_self),
-        ):
+        for name, mine in (("clearance", ~self.distances.is_self), ("self_clearance", self.distances.is_self)):
             out[name] = row[:, mine]
             if slopes is not None:
                 slopes.append(self._poses.chain((by_q - grows)[:, mine, None, :] / METRE))
@@ -229,24 +224,15 @@ class MotionRows:
         """Why no motion may begin at the start or end at the goal; empty if one may."""
         out, family = [], self.family
         still = np.zeros((1, family.n))
-        for place, q, near in zip(
-            ("start", "goal"), (family.start, family.goal), self.ends_distance, strict=True
-        ):
-            room = (
-                np.minimum(q - self.limits.position_lower, self.limits.position_upper - q)
-                - self.keep.position
-            )
+        for place, q, near in zip(("start", "goal"), (family.start, family.goal), self.ends_distance, strict=True):
+            room = np.minimum(q - self.limits.position_lower, self.limits.position_upper - q) - self.keep.position
             static = torques(self.model, self.theta, q[None], still, still)[0]
             spare = (1.0 - self.keep.torque) * self.limits.torque - static
             for j, name in enumerate(self.model.joint_names):
                 if not room[j] >= 0.0:
-                    out.append(
-                        f"{place}: {name} at {q[j]:.4f} rad is {-room[j]:.4f} rad too near to its limit"
-                    )
+                    out.append(f"{place}: {name} at {q[j]:.4f} rad is {-room[j]:.4f} rad too near to its limit")
                 if not spare[j] >= 0.0:
-                    out.append(
-                        f"{place}: holding takes {static[j]:.1f} N m at {name}, {-spare[j]:.1f} N m too much"
-                    )
+                    out.append(f"{place}: holding takes {static[j]:.1f} N m at {name}, {-spare[j]:.1f} N m too much")
             for c in np.flatnonzero(~(near >= 0.0)):
                 out.append(f"{place}: {' - '.join(self.distances.names[c])} overlap by {-near[c]:.4f} m")
         return out

@@ -36,12 +36,7 @@ from numpy.typing import NDArray
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.dynamics.magnitudes import rotor_ceiling
 from safe_sysid.planning.distances.proximity import Proximity
-from safe_sysid.planning.optimiser.effort import (
-    box_effort_kernel,
-    effort_slopes,
-    inertia_share_kernel,
-    share_slopes,
-)
+from safe_sysid.planning.optimiser.effort import box_effort_kernel, effort_slopes, inertia_share_kernel, share_slopes
 from safe_sysid.planning.optimiser.family import Sampler, TrajectoryFamily
 from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.model import RobotModel

@@ -80,13 +80,7 @@ def _largest_eigenvalue(matrix: FloatArray, x: FloatArray, y: FloatArray) -> flo
 
 @njit(cache=True)
 def inertia_share_kernel(
-    axis: FloatArray,
-    r: FloatArray,
-    p: FloatArray,
-    mid: FloatArray,
-    rad: FloatArray,
-    spare: FloatArray,
-    out: FloatArray,
+    axis: FloatArray, r: FloatArray, p: FloatArray, mid: FloatArray, rad: FloatArray, spare: FloatArray, out: FloatArray
 ) -> None:
     """Largest eigenvalue (N,) of ``D^-1/2 M D^-1/2``, D = diag(spare), M the inertia without rotors, over the box.
 

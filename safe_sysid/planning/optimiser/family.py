@@ -77,9 +77,7 @@ class TrajectoryFamily:
         centre = start[0] + 0.5 * t * start[1] + t * t / 12.0 * start[2]
         if self.tail is not None:
             if self.tail.n != n or not np.array_equal(self.tail.knots[0], start) or self.tail.duration > t:
-                raise PlanError(
-                    f"tail of {self.tail.duration} s: expected it to begin at the start and end by {t} s"
-                )
+                raise PlanError(f"tail of {self.tail.duration} s: expected it to begin at the start and end by {t} s")
             centre = self.tail.knots[-1, 0].copy()
         centre.setflags(write=False)
         for name, value in (("start", start), ("k_range", k_range), ("centre", centre)):
@@ -87,12 +85,7 @@ class TrajectoryFamily:
 
     @classmethod
     def along(
-        cls,
-        previous: QuinticTrajectory,
-        start: FloatArray,
-        since: float,
-        k_range: FloatArray,
-        duration: float,
+        cls, previous: QuinticTrajectory, start: FloatArray, since: float, k_range: FloatArray, duration: float
     ) -> TrajectoryFamily | None:
         """The family whose k = 0 goes on as ``previous`` does.
 

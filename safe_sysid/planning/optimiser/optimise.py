@@ -307,10 +307,7 @@ def candidates(problem: PlanProblem, budget: Budget) -> list[tuple[float, FloatA
 
 
 def solve(
-    problem: PlanProblem,
-    certify: Certify,
-    budget: Budget,
-    on_certified: Callable[[SearchResult], None] | None = None,
+    problem: PlanProblem, certify: Certify, budget: Budget, on_certified: Callable[[SearchResult], None] | None = None
 ) -> SearchResult:
     """Find a certified k of low cost.
 

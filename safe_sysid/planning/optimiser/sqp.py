@@ -115,10 +115,7 @@ class Subproblem:
         order = np.lexsort((self._upper[0], self._upper[1]))
         self._upper = (self._upper[0][order], self._upper[1][order])
         hessian = sparse.csc_matrix(
-            (
-                np.append(np.ones(len(order)), 1e-6),
-                (np.append(self._upper[0], n), np.append(self._upper[1], n)),
-            ),
+            (np.append(np.ones(len(order)), 1e-6), (np.append(self._upper[0], n), np.append(self._upper[1], n))),
             shape=(size, size),
         )
         rows = sparse.csc_matrix(np.vstack([np.ones((m, size)), np.eye(size)]))

@@ -134,9 +134,7 @@ def _close(state: FloatArray, other: FloatArray) -> bool:
 def _leads_to(before: Plan, plan: Plan) -> bool:
     """Whether the arm may be in the first state of a plan, at its time, after another plan."""
     state, trajectory = plan.trajectory.knots[0], before.trajectory
-    if abs(before.hand_over_time - plan.start_time) <= _TIME and _close(
-        state, trajectory.state(before.t_plan)[:3]
-    ):
+    if abs(before.hand_over_time - plan.start_time) <= _TIME and _close(state, trajectory.state(before.t_plan)[:3]):
         return True
     rested = before.end_time <= plan.start_time + _TIME
     return rested and _at_rest(plan) and _close(state, trajectory.knots[-1])
@@ -156,10 +154,7 @@ def _beginning(name: str, plan: Plan) -> str:
 
 
 def box_ground(
-    report: PlanReport,
-    model: RobotModel,
-    proved: Mapping[str, Proved],
-    elsewhere: Mapping[str, Proved] | None = None,
+    report: PlanReport, model: RobotModel, proved: Mapping[str, Proved], elsewhere: Mapping[str, Proved] | None = None
 ) -> BoxGround:
     """What the claim that the true parameters lie in a plan's box rests on.
 
@@ -197,8 +192,7 @@ def box_ground(
             )
         if not known.within(lower, upper):
             return BoxGround(
-                f"box {box.identity}: expected one that holds the bounds that its certificate proves",
-                wrong=True,
+                f"box {box.identity}: expected one that holds the bounds that its certificate proves", wrong=True
             )
         return BoxGround(
             "the arm's own parameters lie in the prior of the robot's file; the boxes' bounds of what the hand holds "
@@ -212,6 +206,4 @@ def box_ground(
                 f"{name} was identified, whose proved bounds box {box.identity} contains",
                 proved=True,
             )
-    return BoxGround(
-        f"the true parameters lie in box {box.identity}: no certificate of these bounds is with the plan"
-    )
+    return BoxGround(f"the true parameters lie in box {box.identity}: no certificate of these bounds is with the plan")

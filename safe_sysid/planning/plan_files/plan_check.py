@@ -77,11 +77,7 @@ class PlanChecker:
     """Checks many files with one robot and scene; gains are synthesised once."""
 
     def __init__(
-        self,
-        robot: RobotModel | None = None,
-        scene: Scene | None = None,
-        stated: bool = False,
-        lockstep: bool = False,
+        self, robot: RobotModel | None = None, scene: Scene | None = None, stated: bool = False, lockstep: bool = False
     ) -> None:
         """Say what is trusted.
 
@@ -124,9 +120,7 @@ class PlanChecker:
     def _trusted_robot(self, file: PlanFile) -> RobotModel:
         name = file.robot_name
         if self._robot is None and not name.isidentifier():
-            raise PlanFileError(
-                f"{file.path}: robot.name = {name!r}: say with --robot which file describes it"
-            )
+            raise PlanFileError(f"{file.path}: robot.name = {name!r}: say with --robot which file describes it")
         if self._robot is None and name not in self._robots:
             try:
                 self._robots[name] = load_robot(name)
@@ -140,8 +134,7 @@ class PlanChecker:
         if different:
             raise PlanFileError(
                 f"{file.path}: of another robot, or with other settings, than the one it is checked with "
-                f"({model.name}): {different[0]}"
-                + (f"; and {len(different) - 1} more" if different[1:] else "")
+                f"({model.name}): {different[0]}" + (f"; and {len(different) - 1} more" if different[1:] else "")
             )
         return model
 
@@ -167,9 +160,7 @@ class PlanChecker:
         if self._scene is not None:
             return self._scene
         if not name.isidentifier():
-            raise PlanFileError(
-                f"{file.path}: scene.name = {name!r}: say with --scene which file describes it"
-            )
+            raise PlanFileError(f"{file.path}: scene.name = {name!r}: say with --scene which file describes it")
         if name not in self._scenes:
             try:
                 self._scenes[name] = load_scene(name)
@@ -198,11 +189,7 @@ class PlanChecker:
             return other, None, None
         if file.clearance_margin < model.settings.planner.clearance_margin:
             asked = model.settings.planner.clearance_margin
-            return (
-                f"certificate.clearance_margin = {file.clearance_margin} m: expected {asked} m",
-                gains,
-                None,
-            )
+            return (f"certificate.clearance_margin = {file.clearance_margin} m: expected {asked} m", gains, None)
         try:
             certificate = _certify(file, model, scene, gains)
         except PlanError as error:
@@ -322,16 +309,8 @@ def _assumed(
         punctual,
         f"the controller of {model.name} tracks these plans under the standing assumptions of "
         "docs/understand/guarantees.md (rigid joints, declared sensors and actuators)"
-        + (
-            ""
-            if proved
-            else f", and within the gains' tracking bound though its law, {law}, does not prove that"
-        ),
-        *(
-            [f"a feed-forward adds at most {added_text(model, added)} to the law's torque"]
-            if added.any()
-            else []
-        ),
+        + ("" if proved else f", and within the gains' tracking bound though its law, {law}, does not prove that"),
+        *([f"a feed-forward adds at most {added_text(model, added)} to the law's torque"] if added.any() else []),
         *model.model_assumptions,
         f"nothing stands around the arm but {around}; what the hand holds stays within its envelope",
         *unchecked(model, scene),

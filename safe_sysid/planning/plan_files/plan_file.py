@@ -65,8 +65,7 @@ class _PlanPart(StrictModel):
     t_plan: float
     times: Annotated[Numbers, Field(min_length=2, max_length=_MAX_KNOTS)]
     knots: Annotated[
-        list[Annotated[list[Row], Field(min_length=3, max_length=3)]],
-        Field(min_length=2, max_length=_MAX_KNOTS),
+        list[Annotated[list[Row], Field(min_length=3, max_length=3)]], Field(min_length=2, max_length=_MAX_KNOTS)
     ]
     k: Row
 
@@ -205,17 +204,10 @@ def write_plan(
         },
         "certificate": {
             "intervals": settings.intervals if intervals is None else int(intervals),
-            "clearance_margin": float(
-                settings.clearance_margin if clearance_margin is None else clearance_margin
-            ),
+            "clearance_margin": float(settings.clearance_margin if clearance_margin is None else clearance_margin),
             "families": {name: _claim(certificate.families[name]) for name in FAMILIES},
         },
-        "box": {
-            "epoch": box.epoch,
-            "seq": box.seq,
-            "lower": box.lower.tolist(),
-            "upper": box.upper.tolist(),
-        },
+        "box": {"epoch": box.epoch, "seq": box.seq, "lower": box.lower.tolist(), "upper": box.upper.tolist()},
         "gains": gains_statement(gains, model),
         "scene": scene_statement(scene),
         "robot": robot_statement(model),
@@ -270,15 +262,11 @@ def read_plan(path: str | Path) -> PlanFile:
         file = validate(str(path), content, _File)
         found = digest({key: value for key, value in content.items() if key != "sha256"})
     except ConfigError as error:
-        raise PlanFileError(
-            f"{path}: {error.key} = {_short(error.value)}: expected {error.expected}"
-        ) from None
+        raise PlanFileError(f"{path}: {error.key} = {_short(error.value)}: expected {error.expected}") from None
     except (RecursionError, OverflowError, ValueError) as error:
         raise PlanFileError(f"{path}: {str(error)[:100]}: expected a plan") from None
     if found != file.sha256:
-        raise PlanFileError(
-            f"{path}: sha256 = {file.sha256}: expected {found}: the file was changed or damaged"
-        )
+        raise PlanFileError(f"{path}: sha256 = {file.sha256}: expected {found}: the file was changed or damaged")
     for name in set(file.certificate.families).symmetric_difference(FAMILIES):
         raise PlanFileError(
             f"{path}: certificate.families.{name[:40]}: expected margins of {', '.join(FAMILIES)}, each once"
@@ -299,9 +287,7 @@ def read_plan(path: str | Path) -> PlanFile:
     try:
         trajectory = QuinticTrajectory(np.array(part.times), np.array(part.knots))
         parameters = ParameterBox(np.array(box.lower), np.array(box.upper), box.epoch, box.seq)
-        plan = Plan(
-            trajectory, part.start_time, part.t_plan, parameters.identity, part.sequence, np.array(part.k)
-        )
+        plan = Plan(trajectory, part.start_time, part.t_plan, parameters.identity, part.sequence, np.array(part.k))
     except SafeSysIdError as error:
         raise PlanFileError(f"{path}: {error}") from None
     return PlanFile(

@@ -89,8 +89,7 @@ def stated_scene(stated: Mapping[str, Any]) -> Scene:
     """
     part = validate("scene", stated, _ScenePart)
     obstacles = tuple(
-        _Stated(name, np.zeros(3), np.array(hull.points, float), hull.radius)
-        for name, hull in part.obstacles.items()
+        _Stated(name, np.zeros(3), np.array(hull.points, float), hull.radius) for name, hull in part.obstacles.items()
     )
     return Scene(part.name, obstacles, frozenset(frozenset(pair) for pair in part.allowed_pairs))
 

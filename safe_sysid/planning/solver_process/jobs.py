@@ -142,9 +142,7 @@ def planner_of(solver: Solver) -> Planner:
     """
     planner = solver.state.get("planner")
     if not isinstance(planner, Planner):
-        raise PlanError(
-            "solver process: no planner: expected the jobs `build` and `set_scene` to have succeeded"
-        )
+        raise PlanError("solver process: no planner: expected the jobs `build` and `set_scene` to have succeeded")
     return planner
 
 
@@ -194,10 +192,7 @@ def task_step(
 
     def step(result: PlannerResult) -> Step:
         plan, now = result.plan, first + task.current
-        rests, arrives = (
-            plan is not None and task.rests_after(plan),
-            plan is not None and task.ends_at_waypoint(plan),
-        )
+        rests, arrives = (plan is not None and task.rests_after(plan), plan is not None and task.ends_at_waypoint(plan))
         progress = TaskProgress(task.status, task.reasons, now, task.distance, rests, arrives)
         return Step(result, progress)
 
@@ -244,9 +239,7 @@ def _swept(planner: Planner, trajectory: QuinticTrajectory) -> SweptVolume:
     return swept_boxes(planner.model, cells, tracking, group=max(intervals // _PICTURES, 1))
 
 
-def write_file(
-    solver: Solver, plan: Plan, certificate: PlanCertificate, box: ParameterBox, directory: Path
-) -> None:
+def write_file(solver: Solver, plan: Plan, certificate: PlanCertificate, box: ParameterBox, directory: Path) -> None:
     """Leave the plan with everything that it takes to certify it again."""
     p = planner_of(solver)
     write_plan(

@@ -199,9 +199,7 @@ class PlannerProcess:
         under_way, needed = next(iter(doomed), 0), {ticket for ticket, _ in self._setup.values()}
         with self._changed:
             kept = {
-                ticket: job
-                for ticket, job in doomed.items()
-                if job.setup and ticket in needed and ticket != under_way
+                ticket: job for ticket, job in doomed.items() if job.setup and ticket in needed and ticket != under_way
             }
             lost = [ticket for ticket in doomed if ticket not in kept]
             self._outcome |= {ticket: reason for ticket in lost if doomed[ticket].setup}

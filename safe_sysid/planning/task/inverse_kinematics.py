@@ -80,9 +80,7 @@ def goal_from_pose(
     model.require_turning("inverse kinematics")
     target_p = frozen_array(xyz, (3,), "goal position")
     target_r = frozen_array(rotation, (3, 3), "goal rotation")
-    if not (
-        np.allclose(target_r @ target_r.T, np.eye(3), rtol=0.0, atol=1e-6) and np.linalg.det(target_r) > 0.0
-    ):
+    if not (np.allclose(target_r @ target_r.T, np.eye(3), rtol=0.0, atol=1e-6) and np.linalg.det(target_r) > 0.0):
         raise PlanError(f"goal rotation = {target_r.tolist()}: expected a rotation matrix")
     near = frozen_array(q_near, (model.n,), "q_near")
     limits = model.limits if limits is None else limits

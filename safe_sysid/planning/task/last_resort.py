@@ -24,13 +24,7 @@ from safe_sysid.planning.motions.motion_margins import MotionMargins
 from safe_sysid.planning.results import PlannerResult, PlanStatus
 from safe_sysid.planning.separations import Separation, separations
 from safe_sysid.planning.task.polyline import at_distance, polyline_length, rest_of_polyline
-from safe_sysid.planning.task.roadmap import (
-    RESOLUTION,
-    PoseTest,
-    Roadmap,
-    goals_of_other_turns,
-    room_to_search,
-)
+from safe_sysid.planning.task.roadmap import RESOLUTION, PoseTest, Roadmap, goals_of_other_turns, room_to_search
 from safe_sysid.planning.task.task_step import StepRequest
 from safe_sysid.robot.margin import Margin
 from safe_sysid.robot.parameters import ParameterBox
@@ -99,9 +93,7 @@ class LastResort:
                 self._note_vain(certificate)
         if found is None or certificate is None:
             return asked.refused(PlanStatus.NO_CERTIFIED_PLAN, *self.reasons)
-        return PlannerResult(
-            PlanStatus.PLANNED, found, certificate, certificates=count, calibration=asked.calibration
-        )
+        return PlannerResult(PlanStatus.PLANNED, found, certificate, certificates=count, calibration=asked.calibration)
 
     # -- the way ----------------------------------------------------------------------------------------------------
 
@@ -134,9 +126,7 @@ class LastResort:
         lower, upper = room_to_search(planner.model, start, goals)
 
         def rests(q: FloatArray) -> tuple[NDArray[np.bool_], list[tuple[Margin, ...]]]:
-            return may_rest(
-                planner.model, box, planner.scene, planner.gains, q, planner.settings.clearance_margin
-            )
+            return may_rest(planner.model, box, planner.scene, planner.gains, q, planner.settings.clearance_margin)
 
         def test(q: FloatArray) -> FloatArray:
             free, against = rests(q)
@@ -164,9 +154,7 @@ class LastResort:
 
     def _no_way(self) -> tuple[str, ...]:
         total = max(sum(self._against.values()), 1)
-        named = ", ".join(
-            f"{name} ({100 * times / total:.0f} %)" for name, times in self._against.most_common(_NAMED)
-        )
+        named = ", ".join(f"{name} ({100 * times / total:.0f} %)" for name, times in self._against.most_common(_NAMED))
         names = self._planner.model.joint_names
         return (
             f"no way of poses that may be rested at was found, {self.looked} looked at; in the way most often: {named}",
@@ -185,12 +173,7 @@ class LastResort:
             k = family.parameter(at_distance(rest, np.array([reach]))[0])
             if np.abs(k).max() <= 1.0:
                 plan = Plan(
-                    family.trajectory(k),
-                    asked.time,
-                    planner.settings.t_p,
-                    asked.box.identity,
-                    asked.sequence,
-                    k,
+                    family.trajectory(k), asked.time, planner.settings.t_p, asked.box.identity, asked.sequence, k
                 )
                 certificate = self._planner.certificate(plan, asked.box)
                 count += 1

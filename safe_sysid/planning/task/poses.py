@@ -43,9 +43,7 @@ class PoseMargins:
     def clearance(self, q: FloatArray) -> FloatArray:
         """Distances (N, 2) to obstacles and of the arm to itself at angles (N, n), tracking error taken off, m."""
         near = self.proximity.distances(*forward_kinematics(self.model.kinematics, q), self.gains.e_bound)
-        return np.column_stack(
-            [values.min(axis=1, initial=_FAR) for values in (near.clearance, near.self_clearance)]
-        )
+        return np.column_stack([values.min(axis=1, initial=_FAR) for values in (near.clearance, near.self_clearance)])
 
     def position(self, q: FloatArray) -> FloatArray:
         """Room (N,) to the nearest joint limit, tracking error taken off, rad."""

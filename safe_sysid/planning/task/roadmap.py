@@ -88,9 +88,7 @@ class Roadmap:
         free = self.test(start + shares[:, None] * (end - start)) >= 0.0
         return 1.0 if bool(free.all()) else float(int(np.argmin(free)) / count)
 
-    def search(
-        self, start: FloatArray, goals: FloatArray, stop: Callable[[], bool] | None = None
-    ) -> FloatArray | None:
+    def search(self, start: FloatArray, goals: FloatArray, stop: Callable[[], bool] | None = None) -> FloatArray | None:
         """A polyline (m, n) from start to a goal that looks free, shortened; None if none was found.
 
         Args:

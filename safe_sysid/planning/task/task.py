@@ -258,9 +258,7 @@ class TaskPlanner:
         if not len(self.way) and not self._find_way(asked, poses):
             looked = f"{self._search.looked} poses looked at"
             if self._search.paused:
-                reason = (
-                    f"{self._name}: no way that looks free yet, {looked}; asked again, the search goes on"
-                )
+                reason = f"{self._name}: no way that looks free yet, {looked}; asked again, the search goes on"
                 return asked.refused(PlanStatus.STOPPED, reason)
             # Other draws rarely find what so many poses did not show.
             reason = f"no way that looks free was found, {looked}"
@@ -271,9 +269,7 @@ class TaskPlanner:
             self._last_reasons = result.reasons
             if not asked.budget.stopped():
                 beside = self._steps.beside(asked, self.way)
-                result = (
-                    beside if beside.plan is not None else replace(result, calibration=beside.calibration)
-                )
+                result = beside if beside.plan is not None else replace(result, calibration=beside.calibration)
         if result.plan is None:
             self.way = self.way[:0]  # the next call looks for another one
             return result

@@ -124,9 +124,7 @@ class StepSearch:
             reachable = np.flatnonzero(np.abs(ks).max(axis=1) <= 1.0)
             if reachable.size:
                 quick = self._margins.quick(family, ks[reachable], poses)
-                found += [
-                    (int(i), _Candidate(family, ks[i], q)) for i, q in zip(reachable, quick, strict=True)
-                ]
+                found += [(int(i), _Candidate(family, ks[i], q)) for i, q in zip(reachable, quick, strict=True)]
         if not found:
             k = about.parameter(points[-1])
             k = k / np.abs(k).max()

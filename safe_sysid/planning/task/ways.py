@@ -140,9 +140,7 @@ class WaySearch:
         return None
 
 
-def _pose_test(
-    margins: PoseMargins, ends: FloatArray, wanted: FloatArray
-) -> Callable[[FloatArray], FloatArray]:
+def _pose_test(margins: PoseMargins, ends: FloatArray, wanted: FloatArray) -> Callable[[FloatArray], FloatArray]:
     """Margins (N,) of poses beyond what is wanted (5,); near ends (E, n) of a way only what these have themselves."""
     still = np.zeros_like(ends)
     own = np.column_stack([margins.clearance(ends), margins.effort(ends, still, still)]) - 0.003

@@ -104,9 +104,7 @@ def mjcf_fragment(found: ArmIdentification) -> str:
         mass, centre, inertia = com_and_inertia(found.theta[found.mechanism.layout.link(j)])
         body = ET.SubElement(root, "body", name=f"link of {name}")
         full = [inertia[i, k] for i, k in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))]
-        ET.SubElement(
-            body, "inertial", pos=_numbers(centre), mass=repr(mass), fullinertia=_numbers(np.array(full))
-        )
+        ET.SubElement(body, "inertial", pos=_numbers(centre), mass=repr(mass), fullinertia=_numbers(np.array(full)))
         ET.SubElement(
             body, "joint", name=name, armature=repr(float(ia[j])), damping=repr(float(fv[j])),
             frictionloss=repr(float(fc[j])),

@@ -16,19 +16,7 @@ if TYPE_CHECKING:  # a page is also read where nothing is drawn
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "AMBER",
-    "BLUE",
-    "GREY",
-    "MUTED",
-    "RED",
-    "SOFT",
-    "VIOLET",
-    "chart",
-    "markup",
-    "thinned",
-    "two_curves",
-]
+__all__ = ["AMBER", "BLUE", "GREY", "MUTED", "RED", "SOFT", "VIOLET", "chart", "markup", "thinned", "two_curves"]
 
 FloatArray = NDArray[np.float64]
 BLUE, SOFT, VIOLET, AMBER, RED = "#1f6fb4", "#cfe2f3", "#8f79c4", "#c98a1b", "#b3202c"
@@ -81,9 +69,7 @@ def markup(axis: Axes, label: str) -> Markup:
     return image.format(shortened(label), Markup(data))
 
 
-def two_curves(
-    time: FloatArray, first: FloatArray, second: FloatArray, label: str, unit: str = "s"
-) -> Markup:
+def two_curves(time: FloatArray, first: FloatArray, second: FloatArray, label: str, unit: str = "s") -> Markup:
     """Two curves over time, the first violet, the second blue.
 
     Args:

@@ -31,11 +31,7 @@ _MEANINGS = {
     "Izz": "inertia about z",
 }
 _LEFT, _RIGHT = 6.0, 334.0
-_GROUPS = (
-    ("mass", (0,), BLUE),
-    ("centre of mass", (1, 2, 3), AMBER),
-    ("inertia", (4, 5, 6, 7, 8, 9), VIOLET),
-)
+_GROUPS = (("mass", (0,), BLUE), ("centre of mass", (1, 2, 3), AMBER), ("inertia", (4, 5, 6, 7, 8, 9), VIOLET))
 #: With the page's own colours: sharp, and dark where the page is.
 _CARD = Markup(
     '<svg viewBox="0 0 340 62" role="img" aria-label="{label}">'
@@ -83,10 +79,7 @@ def interval_card(row: Row, truth: float | None = None) -> Mapping[str, Any]:
 
 
 def interval_drawing(
-    name: str,
-    bounds: tuple[float, float, float],
-    prior: tuple[float, float],
-    truth: float | None = None,
+    name: str, bounds: tuple[float, float, float], prior: tuple[float, float], truth: float | None = None
 ) -> Markup:
     """The interval within its prior, and below it magnified, with nominal and truth.
 
@@ -144,8 +137,6 @@ def narrowing_drawing(times: Sequence[float], shares: FloatArray, end: float, st
     axis.minorticks_off()
     for label, members, colour in _GROUPS:
         lines = percent[:, members]
-        drawn = axis.step(
-            np.append(stamps, last), np.vstack([lines, lines[-1:]]), where="post", color=colour, lw=1.3
-        )
+        drawn = axis.step(np.append(stamps, last), np.vstack([lines, lines[-1:]]), where="post", color=colour, lw=1.3)
         drawn[0].set_label(label)
     return markup(axis, "width of the ten intervals as a share of the prior, over time")

@@ -54,9 +54,7 @@ def draw_motion(
     for j, name in enumerate(model.joint_names):
         joints.plot(times, q[:, j], color=_JOINTS[j % len(_JOINTS)], lw=1.4, label=name)
         if waypoints is not None:
-            arrived = [
-                times[int(np.argmin(np.abs(model.shortest_way(q - w)).max(axis=1)))] for w in waypoints
-            ]
+            arrived = [times[int(np.argmin(np.abs(model.shortest_way(q - w)).max(axis=1)))] for w in waypoints]
             shown = [q[times == t][0, j] for t in arrived]
             joints.plot(arrived, shown, "o", ms=4, color=_JOINTS[j % len(_JOINTS)])
     for plan, _ in steps:
@@ -114,9 +112,7 @@ def _view(axis: Axes, model: RobotModel, scene: Scene, q: FloatArray, a: int, b:
     axis.set_title(f"{name}: {'xyz'[a]}, {'xyz'[b]} [m]", fontsize=10.5, loc="left")
 
 
-def _margins(
-    axis: Axes, family: str, steps: Sequence[tuple[Plan, PlanCertificate]], ends: Sequence[float]
-) -> None:
+def _margins(axis: Axes, family: str, steps: Sequence[tuple[Plan, PlanCertificate]], ends: Sequence[float]) -> None:
     """Smallest certified margin of a family at every instant that is driven."""
     worst = Margin.unconstrained(family)
     for (plan, certificate), end in zip(steps, ends, strict=True):
@@ -136,7 +132,5 @@ def _margins(
         axis.axvline(end, color=_GRID, lw=1.0, zorder=0)
     axis.axhline(0.0, color=_LIMIT, lw=1.2)
     axis.set_title(f"{family.replace('_', ' ')} margin [{worst.unit}]", fontsize=10.5, loc="left")
-    told = (
-        "unconstrained" if worst.value == math.inf else f"smallest {at_least(worst.value)}: {worst.culprit}"
-    )
+    told = "unconstrained" if worst.value == math.inf else f"smallest {at_least(worst.value)}: {worst.culprit}"
     axis.set_xlabel(f"time [s]; {told}", fontsize=9)

@@ -145,9 +145,7 @@ def _narrowing(result: IdentificationResult) -> Markup | None:
         return None
     widths = np.array([u.upper for u in result.updates]) - np.array([u.lower for u in result.updates])
     times = [u.time_s for u in result.updates]
-    return narrowing_drawing(
-        times, shares_of(result.parameters, widths), result.log.end_s, result.log.start_s
-    )
+    return narrowing_drawing(times, shares_of(result.parameters, widths), result.log.end_s, result.log.start_s)
 
 
 def _lines(result: IdentificationResult, kind: str) -> Sequence[str]:
@@ -157,12 +155,7 @@ def _lines(result: IdentificationResult, kind: str) -> Sequence[str]:
 
 
 def write_html(
-    path: str | Path,
-    result: IdentificationResult,
-    verdict: str,
-    pictures: Mapping[str, bytes],
-    command: str,
-    kind: str,
+    path: str | Path, result: IdentificationResult, verdict: str, pictures: Mapping[str, bytes], command: str, kind: str
 ) -> None:
     """Write the page, whole or not at all; arguments as :func:`identification_html`.
 

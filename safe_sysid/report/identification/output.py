@@ -34,14 +34,7 @@ from safe_sysid.report.identification.urdf import write_urdf
 from safe_sysid.robot.effective import with_units
 from safe_sysid.robot.model import RobotModel
 
-__all__ = [
-    "assemble_result",
-    "declared_texts",
-    "print_result",
-    "verdict_line",
-    "write_all",
-    "write_published",
-]
+__all__ = ["assemble_result", "declared_texts", "print_result", "verdict_line", "write_all", "write_published"]
 
 
 def assemble_result(
@@ -185,13 +178,7 @@ def _flatten(out: dict[str, str | None], key: str, value: object, model: RobotMo
 
 
 def write_all(
-    out: Path,
-    result: IdentificationResult,
-    model: RobotModel,
-    log: Log,
-    run: LogRun,
-    kind: str,
-    command: str,
+    out: Path, result: IdentificationResult, model: RobotModel, log: Log, run: LogRun, kind: str, command: str
 ) -> str:
     """Write every file and return the last line for the terminal.
 
@@ -214,17 +201,12 @@ def write_all(
     return verdict
 
 
-def write_published(
-    out: Path, result: IdentificationResult, model: RobotModel, log: Log, run: LogRun
-) -> None:
+def write_published(out: Path, result: IdentificationResult, model: RobotModel, log: Log, run: LogRun) -> None:
     """Write what programs read, and ``verify`` recomputes: result, and if there are any, bounds, payload and log."""
     if result.log.filtered_hz is None and (result.log.sha256 is not None or result.status == "empty_set"):
         write_log(out / "log.npz", log.joint_names, log.measurements, log.origin_ns)
     if result.status == "ok":
-        found = {
-            key: np.array([getattr(p, key) for p in result.parameters])
-            for key in ("lower", "nominal", "upper")
-        }
+        found = {key: np.array([getattr(p, key) for p in result.parameters]) for key in ("lower", "nominal", "upper")}
         bounds = bounds_of(
             model,
             (found["lower"], found["nominal"], found["upper"]),
@@ -253,9 +235,7 @@ def verdict_line(result: IdentificationResult, report: Path, kind: str = "guaran
             f"{declared.get('measurement.torque_rel')} of the torque, as estimated from this log"
         )
     low, nominal, high = alone.texts[0]
-    error = (
-        f" (standard error {result.payload_mass_error:.2g})" if result.payload_mass_error is not None else ""
-    )
+    error = f" (standard error {result.payload_mass_error:.2g})" if result.payload_mass_error is not None else ""
     what = f"payload {nominal} kg{error}, in [{low}, {high}] kg"
     if not alone.possible:
         what = f"payload in [{low}, {high}] kg (no estimate: no possible body found inside all intervals)"
@@ -307,25 +287,14 @@ def print_result(console: Console, result: IdentificationResult) -> None:
     for column in ("parameter", "lower", "estimate", "upper", "unit", "prior", "of prior", "std. error"):
         table.add_column(column, justify="left" if column in ("parameter", "unit") else "right")
     for p in result.parameters:
-        table.add_row(
-            p.name,
-            *p.texts,
-            p.unit,
-            p.prior_text.replace("[", "\\["),
-            p.share_text,
-            p.error_text,
-        )
+        table.add_row(p.name, *p.texts, p.unit, p.prior_text.replace("[", "\\["), p.share_text, p.error_text)
     console.print(table)
     _print_rest(console, result)
 
 
 def _print_rest(console: Console, result: IdentificationResult) -> None:
     if result.rejected:
-        rejected = ", ".join(
-            f"{count} {reason.replace('_', ' ')}" for reason, count in result.rejected.items()
-        )
+        rejected = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in result.rejected.items())
         console.print(f"left out: {rejected}", markup=False)
     for line in result.diagnosis:
-        console.print(
-            f"diagnosis: {line}" if result.status == "empty_set" else line, markup=False, soft_wrap=True
-        )
+        console.print(f"diagnosis: {line}" if result.status == "empty_set" else line, markup=False, soft_wrap=True)

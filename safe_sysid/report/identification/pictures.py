@@ -17,26 +17,11 @@ __all__ = ["residuals_picture", "slack_picture"]
 
 FloatArray = NDArray[np.float64]
 _BOUND, _LIMIT = "#1f6fb4", "#c1121f"
-_CAUSES = (
-    "#1f6fb4",
-    "#e08e0b",
-    "#2a9d5c",
-    "#8a4fbe",
-    "#b5651d",
-    "#d1609c",
-    "#5c6770",
-    "#9aa516",
-    "#17a2b8",
-    "#444444",
-)
+_CAUSES = ("#1f6fb4", "#e08e0b", "#2a9d5c", "#8a4fbe", "#b5651d", "#d1609c", "#5c6770", "#9aa516", "#17a2b8", "#444444")
 
 
 def residuals_picture(
-    time: FloatArray,
-    residual: FloatArray,
-    bound: FloatArray,
-    joint_names: Sequence[str],
-    units: Sequence[str],
+    time: FloatArray, residual: FloatArray, bound: FloatArray, joint_names: Sequence[str], units: Sequence[str]
 ) -> bytes:
     """One panel per joint: what the equations leave, within what the declared errors allow.
 
@@ -56,19 +41,14 @@ def residuals_picture(
             continue
         limit, value = bound[order, j], residual[order, j]
         out = np.abs(value) > limit
-        axis.fill_between(
-            time[order], -limit, limit, color=_BOUND, alpha=0.2, lw=0, label="allowed by declared errors"
-        )
+        axis.fill_between(time[order], -limit, limit, color=_BOUND, alpha=0.2, lw=0, label="allowed by declared errors")
         axis.plot(time[order], value, color=_BOUND, lw=0.9, marker=".", ms=2, label="residual")
         if np.any(out):
             axis.plot(time[order][out], value[out], ".", color=_LIMIT, ms=5, label="beyond")
         share = float(np.max(np.abs(value) / np.maximum(limit, 1e-12)))
         axis.set_title(f"{joint_names[j]}  [{units[j]}]", fontsize=10.5, loc="left")
         axis.set_title(
-            f"up to {share_at_most(share, places=0)}",
-            fontsize=9,
-            loc="right",
-            color=_LIMIT if np.any(out) else _BOUND,
+            f"up to {share_at_most(share, places=0)}", fontsize=9, loc="right", color=_LIMIT if np.any(out) else _BOUND
         )
         style_axis(axis)
     for axis in axes[-1]:

@@ -181,9 +181,7 @@ def write_result(path: str | Path, result: IdentificationResult) -> None:
     write_text(path, text + "\n")
 
 
-def payload_alone(
-    model: RobotModel, lower: FloatArray, nominal: FloatArray, upper: FloatArray
-) -> PayloadAlone:
+def payload_alone(model: RobotModel, lower: FloatArray, nominal: FloatArray, upper: FloatArray) -> PayloadAlone:
     """The payload without the hand, in the tool frame: :func:`safe_sysid.identification.payload_alone.payload_bounds`.
 
     Args:

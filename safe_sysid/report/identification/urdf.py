@@ -23,9 +23,7 @@ def payload_urdf(payload: PayloadAlone, robot: str, guaranteed: bool) -> str:
     """
     rows = [
         f"     {name:>3} in {bracketed(low, high, 4)} {unit}"
-        for name, unit, low, high in zip(
-            payload.names, payload.units, payload.lower, payload.upper, strict=True
-        )
+        for name, unit, low, high in zip(payload.names, payload.units, payload.lower, payload.upper, strict=True)
     ]
     word = "guaranteed" if guaranteed else "estimated, NOT guaranteed"
     head = [
@@ -44,14 +42,7 @@ def payload_urdf(payload: PayloadAlone, robot: str, guaranteed: bool) -> str:
     xyz = " ".join(repr(float(x)) for x in centre)
     entries = " ".join(
         f'{name}="{float(inertia[i, j])!r}"'
-        for name, i, j in (
-            ("ixx", 0, 0),
-            ("ixy", 0, 1),
-            ("ixz", 0, 2),
-            ("iyy", 1, 1),
-            ("iyz", 1, 2),
-            ("izz", 2, 2),
-        )
+        for name, i, j in (("ixx", 0, 0), ("ixy", 0, 1), ("ixz", 0, 2), ("iyy", 1, 1), ("iyz", 1, 2), ("izz", 2, 2))
     )
     body = [
         '  <link name="payload">',

@@ -8,28 +8,11 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from safe_sysid.report.drawing.chart import (
-    AMBER,
-    BLUE,
-    GREY,
-    MUTED,
-    RED,
-    SOFT,
-    VIOLET,
-    chart,
-    markup,
-    thinned,
-)
+from safe_sysid.report.drawing.chart import AMBER, BLUE, GREY, MUTED, RED, SOFT, VIOLET, chart, markup, thinned
 from safe_sysid.report.run.logs import PlanEntry
 from safe_sysid.report.run.summary import TimeHistogram
 
-__all__ = [
-    "clearance_drawing",
-    "histogram_drawing",
-    "share_drawing",
-    "timeline_drawing",
-    "torque_drawing",
-]
+__all__ = ["clearance_drawing", "histogram_drawing", "share_drawing", "timeline_drawing", "torque_drawing"]
 
 FloatArray = NDArray[np.float64]
 _STATES = {"holding": GREY, "tracking": BLUE, "braking": AMBER, "fault": RED}
@@ -37,10 +20,7 @@ _PLAN = "#7aa7d3"
 
 
 def timeline_drawing(
-    plans: Sequence[PlanEntry],
-    states: Sequence[tuple[str, float, float]],
-    updates: Sequence[float],
-    end: float,
+    plans: Sequence[PlanEntry], states: Sequence[tuple[str, float, float]], updates: Sequence[float], end: float
 ) -> Markup:
     """What went on: plans until their hand-over and their braking ends, states of the controller, updates.
 
@@ -132,9 +112,7 @@ def share_drawing(curves: Sequence[tuple[str, FloatArray, FloatArray]], label: s
     axis.set_yticks([0.01, 0.1, 1.0, 10.0, 100.0], ["0.01 %", "0.1 %", "1 %", "10 %", "100 %"])
     axis.minorticks_off()
     for (name, time, share), colour in zip(curves, (BLUE, VIOLET), strict=False):
-        axis.plot(
-            *thinned(time, 100.0 * np.where(share > 1e-4, share, np.nan)), color=colour, lw=1.3, label=name
-        )
+        axis.plot(*thinned(time, 100.0 * np.where(share > 1e-4, share, np.nan)), color=colour, lw=1.3, label=name)
     axis.axhline(100.0, color=RED, lw=1.2, ls="dashed")
     return markup(axis, label)
 

@@ -47,9 +47,7 @@ class JudgedCurves:
 
     @classmethod
     def of(
-        cls,
-        clearance: tuple[FloatArray, FloatArray, FloatArray],
-        tracking: tuple[FloatArray, FloatArray, FloatArray],
+        cls, clearance: tuple[FloatArray, FloatArray, FloatArray], tracking: tuple[FloatArray, FloatArray, FloatArray]
     ) -> JudgedCurves:
         """Thin what the judge found.
 

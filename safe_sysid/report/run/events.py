@@ -36,9 +36,7 @@ def states_of(log: ControllerLog | None) -> list[tuple[str, float, float]]:
     changes = np.flatnonzero(log.state[1:] != log.state[:-1]) + 1
     begins = [0, *changes.tolist()]
     ends = [*changes.tolist(), log.time.size - 1]
-    return [
-        (str(log.state[a]), float(log.time[a]), float(log.time[b])) for a, b in zip(begins, ends, strict=True)
-    ]
+    return [(str(log.state[a]), float(log.time[a]), float(log.time[b])) for a, b in zip(begins, ends, strict=True)]
 
 
 def events_of(facts: RunFacts) -> list[RunEvent]:
@@ -51,9 +49,7 @@ def events_of(facts: RunFacts) -> list[RunEvent]:
     for plan in facts.logs.plans:
         if plan.planned:
             worst = _tightest(plan.margins)
-            events.append(
-                RunEvent(plan.start, "planner", f"plan {plan.sequence} ({plan.purpose}) certified{worst}")
-            )
+            events.append(RunEvent(plan.start, "planner", f"plan {plan.sequence} ({plan.purpose}) certified{worst}"))
         else:
             why = "; ".join(plan.reasons[:3]) or plan.status
             events.append(RunEvent(plan.start, "planner", f"no plan: {why}", "weak"))
@@ -74,9 +70,7 @@ def _tightest(margins: Mapping[str, Margin]) -> str:
 def _update(time: float, identity: str, status: str) -> Sequence[RunEvent]:
     if status == "EMPTY_SET":
         return [
-            RunEvent(
-                time, "identifier", "no parameters agree with all measurements: an assumption is false", "bad"
-            )
+            RunEvent(time, "identifier", "no parameters agree with all measurements: an assumption is false", "bad")
         ]
     if status not in ("OK", ""):
         return [RunEvent(time, "identifier", f"box {identity}: {status.replace('_', ' ').lower()}", "weak")]

@@ -292,9 +292,7 @@ def _counts(directory: Path, controller: Mapping[str, NDArray[Any]]) -> tuple[st
     ]
     for name in ("planner", "identifier"):
         try:
-            refused = json.loads(read_regular_text(directory / f"{name}.json", MAX_JSON_BYTES)).get(
-                "refused", {}
-            )
+            refused = json.loads(read_regular_text(directory / f"{name}.json", MAX_JSON_BYTES)).get("refused", {})
             lines += [f"{name}: {key}: {count}: refused" for key, count in dict(refused).items()]
         except (OSError, ValueError, AttributeError, TypeError, RecursionError):
             continue
@@ -329,9 +327,7 @@ def _intervals(
             "prior_upper": high[i],
         }
         try:
-            rows.append(
-                ParameterRow(name=name, unit=unit, truth=None, **{k: float(v) for k, v in numbers.items()})
-            )
+            rows.append(ParameterRow(name=name, unit=unit, truth=None, **{k: float(v) for k, v in numbers.items()}))
         except ValidationError:
             return (), last, updates
     return tuple(rows), last, updates

@@ -128,11 +128,7 @@ def _numbers(facts: RunFacts) -> list[Mapping[str, Any]]:
             "name": row.name,
             "unit": row.unit,
             **dict(
-                zip(
-                    ("lower", "nominal", "upper"),
-                    estimate_text(row.lower, row.nominal, row.upper, 4),
-                    strict=True,
-                )
+                zip(("lower", "nominal", "upper"), estimate_text(row.lower, row.nominal, row.upper, 4), strict=True)
             ),
             "truth": "?" if row.truth is None else f"{row.truth:.6g}",
             "holds": {True: "yes", False: "NO", None: "?"}[row.holds],
@@ -153,23 +149,14 @@ def _payload(facts: RunFacts, model: RobotModel | None) -> tuple[Mapping[str, An
             "The payload alone is left out: the robot's file, which knows the hand, was not at hand (--robot).",
         )
     if facts.certified is not None:
-        differ = [
-            line for line in robot_differences(facts.certified.stated, model) if "measurement" not in line
-        ]
+        differ = [line for line in robot_differences(facts.certified.stated, model) if "measurement" not in line]
         if differ:
-            return (
-                None,
-                f"The payload alone is left out: the robot's file is not that of the run ({differ[0]}).",
-            )
+            return (None, f"The payload alone is left out: the robot's file is not that of the run ({differ[0]}).")
     elif facts.robot not in (model.name, NAMELESS):
-        return (
-            None,
-            f"The payload alone is left out: the robot's file is of {model.name}, the run of {facts.robot}.",
-        )
+        return (None, f"The payload alone is left out: the robot's file is of {model.name}, the run of {facts.robot}.")
     last = facts.updates[-1]
     if facts.summary is not None and any(
-        row.lower != low or row.upper != high
-        for row, low, high in zip(facts.rows, last.lower, last.upper, strict=True)
+        row.lower != low or row.upper != high for row, low, high in zip(facts.rows, last.lower, last.upper, strict=True)
     ):
         return None, "The payload alone is left out: identifier.json has other bounds than summary.json."
     try:
@@ -261,12 +248,8 @@ def _torques(facts: RunFacts) -> list[Mapping[str, Any]]:
     for j in range(torque.shape[1]):
         name = facts.joint_names[j] if j < len(facts.joint_names) else f"joint {j + 1}"
         limit = float(limits[j]) if limits is not None and j < limits.size else None
-        most = (
-            float(np.nanmax(np.abs(torque[:, j]), initial=0.0)) if np.any(np.isfinite(torque[:, j])) else 0.0
-        )
-        use = f"at most {at_most(most)}" + (
-            f" of {limit:g}, {share_at_most(most / limit, places=0)}" if limit else ""
-        )
+        most = float(np.nanmax(np.abs(torque[:, j]), initial=0.0)) if np.any(np.isfinite(torque[:, j])) else 0.0
+        use = f"at most {at_most(most)}" + (f" of {limit:g}, {share_at_most(most / limit, places=0)}" if limit else "")
         found.append({"name": name, "use": use, "drawing": torque_drawing(time, torque[:, j], limit, name)})
     return found
 
@@ -281,9 +264,7 @@ def _timing(facts: RunFacts) -> Mapping[str, Any] | None:
     if facts.summary is None:
         return None
     timing, loop = facts.summary.timing, facts.summary.timing.controller
-    speed = (
-        f"{timing.simulated_s / timing.run_s:.2f} times real time" if timing.run_s > 0.0 else "no time at all"
-    )
+    speed = f"{timing.simulated_s / timing.run_s:.2f} times real time" if timing.run_s > 0.0 else "no time at all"
     if facts.summary.mode == "lockstep":
         text = f"Lock-step: simulated time waited for every command, so the clock says nothing of the proofs; {speed}."
         kinds: Sequence[tuple[str, Any]] = (("computing", loop.compute_histogram),)

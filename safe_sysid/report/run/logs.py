@@ -171,9 +171,7 @@ def read_logs(run_dir: str | Path, n: int) -> RunLogs:
         try:
             return read(run_dir / name)
         except _DAMAGE as error:
-            reason = (
-                "not written" if isinstance(error, FileNotFoundError) else f"{type(error).__name__}: {error}"
-            )
+            reason = "not written" if isinstance(error, FileNotFoundError) else f"{type(error).__name__}: {error}"
             missing.append(f"{name}: {reason}")
             return None
 

@@ -58,9 +58,7 @@ def plot_bounds(
         hi = np.concatenate([[high], upper[:, i], [upper[-1, i] if len(time) else high]])
         share = width_share(lo[-1], hi[-1], low, high)
         axis.axhspan(low, high, color=_PRIOR, lw=0, label="prior")
-        axis.fill_between(
-            times, lo, hi, step="post", color=_BOUND, alpha=0.25, lw=0, label="guaranteed bounds"
-        )
+        axis.fill_between(times, lo, hi, step="post", color=_BOUND, alpha=0.25, lw=0, label="guaranteed bounds")
         axis.step(times, lo, where="post", color=_BOUND, lw=1.3)
         axis.step(times, hi, where="post", color=_BOUND, lw=1.3)
         if len(time):
@@ -90,6 +88,4 @@ def plot_bounds(
 
 def _legend(figure: Figure, axis: Axes) -> None:
     handles, labels = axis.get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside lower center", ncols=max(len(labels), 1), frameon=False, fontsize=10
-    )
+    figure.legend(handles, labels, loc="outside lower center", ncols=max(len(labels), 1), frameon=False, fontsize=10)

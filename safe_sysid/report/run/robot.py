@@ -46,7 +46,5 @@ def settings_of_run(facts: RunFacts) -> dict[str, Any]:
 
 def _flat(value: Any, path: str = "") -> list[tuple[str, Any]]:
     if isinstance(value, Mapping):
-        return [
-            pair for key, part in value.items() for pair in _flat(part, f"{path}.{key}" if path else str(key))
-        ]
+        return [pair for key, part in value.items() for pair in _flat(part, f"{path}.{key}" if path else str(key))]
     return [(path, value)] if path else []

@@ -32,9 +32,7 @@ def parameter_table(rows: Iterable[ParameterRow], title: str) -> Table:
     table.add_column("holds", justify="center", no_wrap=True)
     for row in rows:
         truth = "?" if row.truth is None else _number(row.truth)
-        holds = {True: Text("yes", style="green"), False: Text("NO", style="bold red"), None: Text("?")}[
-            row.holds
-        ]
+        holds = {True: Text("yes", style="green"), False: Text("NO", style="bold red"), None: Text("?")}[row.holds]
         share = row.width_share
         style = "green" if share < 0.25 else "yellow" if share < 0.6 else ""
         table.add_row(
@@ -81,16 +79,12 @@ def safety_table(summary: Summary) -> Table:
         if loop.long_periods is not None and loop.period_us is not None:
             share = 100.0 * loop.long_periods / max(loop.ticks, 1)
             under = f"; scheduling: {loop.scheduling}" if loop.scheduling else ""
-            table.add_row(
-                "1 kHz loop: late", f"{loop.long_periods}", f"periods half too long ({share:.2f} %){under}"
-            )
+            table.add_row("1 kHz loop: late", f"{loop.long_periods}", f"periods half too long ({share:.2f} %){under}")
         if loop.missed is not None:
             periods = summary.safety.evidence.ticks  # of the plant: the controller may not have seen them all
             share = 100.0 * loop.missed / max(periods, 1)
             table.add_row(
-                "1 kHz loop: missed",
-                f"{loop.missed}",
-                f"of {periods} periods without a new command ({share:.2f} %)",
+                "1 kHz loop: missed", f"{loop.missed}", f"of {periods} periods without a new command ({share:.2f} %)"
             )
     if timing.planning.count:
         most = f"{timing.planning.max_s:.2f} s" if timing.planning.max_s is not None else "-"

@@ -42,9 +42,7 @@ def tiles_of(facts: RunFacts, payload: Mapping[str, Any] | None) -> list[Mapping
                 "text": "of the prior is left (median of ten)",
             }
         )
-        tiles.append(
-            {"value": f"{facts.updates[-1].time:.1f} s", "text": f"until the last of {_n(facts.updates)}"}
-        )
+        tiles.append({"value": f"{facts.updates[-1].time:.1f} s", "text": f"until the last of {_n(facts.updates)}"})
     planned = sum(plan.planned for plan in facts.logs.plans)
     if planned:
         tiles.append({"value": str(planned), "text": "certified plans"})
@@ -61,9 +59,7 @@ def tiles_of(facts: RunFacts, payload: Mapping[str, Any] | None) -> list[Mapping
             }
         )
     if safety.torque is not None:
-        tiles.append(
-            {"value": f"{at_most(safety.torque.percent, places=0)} %", "text": "of a torque limit, at most"}
-        )
+        tiles.append({"value": f"{at_most(safety.torque.percent, places=0)} %", "text": "of a torque limit, at most"})
     if safety.tracking_position is not None:
         tiles.append(
             {
@@ -92,8 +88,7 @@ def margin_table(plans: Sequence[PlanEntry]) -> Mapping[str, Any] | None:
         cells = [
             {
                 "text": _shown(plan.margins[name]) if math.isfinite(_value(plan, name)) else "-",
-                "worst": math.isfinite(_value(plan, name))
-                and _value(plan, name) == _value(worst[name], name),
+                "worst": math.isfinite(_value(plan, name)) and _value(plan, name) == _value(worst[name], name),
             }
             for name in families
         ]
@@ -132,16 +127,12 @@ def timing_rows(summary: Summary) -> list[tuple[str, str]]:
         if loop.long_periods is not None:
             rows.append(("periods half too long", f"{loop.long_periods} of {loop.ticks}"))
         if loop.missed is not None:
-            rows.append(
-                ("periods without a new command", f"{loop.missed} of {summary.safety.evidence.ticks}")
-            )
+            rows.append(("periods without a new command", f"{loop.missed} of {summary.safety.evidence.ticks}"))
         if loop.scheduling:
             rows.append(("scheduling granted", loop.scheduling))
     for name, durations in (("planning", timing.planning), ("identification", timing.identification)):
         if durations.count and durations.max_s is not None and durations.median_s is not None:
-            text = (
-                f"{durations.count} times, median {durations.median_s:.2f} s, longest {durations.max_s:.2f} s"
-            )
+            text = f"{durations.count} times, median {durations.median_s:.2f} s, longest {durations.max_s:.2f} s"
             rows.append((name, text))
     rows.append(("start of all nodes", f"{timing.startup_s:.1f} s"))
     rows.append(("the run", f"{timing.run_s:.1f} s for {timing.simulated_s:.2f} s of the arm's"))

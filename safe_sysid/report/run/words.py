@@ -66,9 +66,7 @@ def verdict_of(facts: RunFacts, payload: tuple[float, float] | None = None) -> R
         held = "every bound held and nothing was violated."
         text = f"{mass[2].upper()}{mass[3:]}: {held}" if mass else held.capitalize()
         if late:
-            return RunVerdict(
-                f"{text} But commands came later than declared: what that means is said below.", "weak"
-            )
+            return RunVerdict(f"{text} But commands came later than declared: what that means is said below.", "weak")
         return RunVerdict(text, "")
     if controller is not None and "fault" in controller.state:
         return RunVerdict("The controller went to fault: from there on nothing is guaranteed.", "bad")
@@ -78,8 +76,7 @@ def verdict_of(facts: RunFacts, payload: tuple[float, float] | None = None) -> R
     bounds = facts.certified.count if facts.certified is not None else 0
     if not plans and not bounds:
         return RunVerdict(
-            "Nothing here can be checked: the run left neither a plan file nor a certificate of bounds.",
-            "weak",
+            "Nothing here can be checked: the run left neither a plan file nor a certificate of bounds.", "weak"
         )
     why = (
         "Nobody here knows the true payload, so nothing could be compared with it"
@@ -149,6 +146,6 @@ def commands_of(facts: RunFacts) -> list[tuple[str, str]]:
 
 
 def _bags(directory: Path) -> list[Path]:
-    return sorted(
-        {path.parent for pattern in ("bag/*.mcap", "rosbag2_*/*.mcap") for path in directory.glob(pattern)}
-    )[:5]
+    return sorted({path.parent for pattern in ("bag/*.mcap", "rosbag2_*/*.mcap") for path in directory.glob(pattern)})[
+        :5
+    ]

@@ -66,9 +66,7 @@ def _geometry(geometry: ET.Element) -> Mesh:
     """Vertices (m, 3) and triangles (t, 3) of one geometry element."""
     mesh = geometry.find("mesh")
     if mesh is None:
-        raise ValueError(
-            f"geometry {geometry.get('id', '')[:40]!r} is no mesh: expected triangles or polygons"
-        )
+        raise ValueError(f"geometry {geometry.get('id', '')[:40]!r} is no mesh: expected triangles or polygons")
     sources = {source.get("id", ""): source for source in mesh.findall("source")}
     position = next((i for i in mesh.findall("vertices/input") if i.get("semantic") == "POSITION"), None)
     source = sources.get("" if position is None else position.get("source", "").removeprefix("#"))
@@ -95,9 +93,7 @@ def _positions(source: ET.Element) -> FloatArray:
     stride, offset = _whole(accessor, "stride", 1), _whole(accessor, "offset", 0)
     names = [param.get("name", "").upper() for param in accessor.findall("param")]
     if stride < 3 or names[:3] != ["X", "Y", "Z"] or accessor.get("source") != f"#{array.get('id')}":
-        raise ValueError(
-            f"accessor with stride {stride} and parameters {names[:4]}: expected X, Y, Z of its array"
-        )
+        raise ValueError(f"accessor with stride {stride} and parameters {names[:4]}: expected X, Y, Z of its array")
     count = _whole(accessor, "count", 0)
     if offset + count * stride > len(values) or _whole(array, "count", len(values)) != len(values):
         raise ValueError(f"{count} positions in {len(values)} numbers: expected as many as are there")
@@ -174,6 +170,5 @@ def _equal(text: str, expected: tuple[float | None, ...] | None) -> bool:
     except ValueError:
         return False
     return len(values) == len(expected) and all(
-        abs(value) <= 1e6 if wanted is None else value == wanted
-        for value, wanted in zip(values, expected, strict=True)
+        abs(value) <= 1e6 if wanted is None else value == wanted for value, wanted in zip(values, expected, strict=True)
     )

@@ -67,9 +67,7 @@ def fan(corners: IntArray, counts: Sequence[int] | IntArray) -> IntArray:
     """
     sizes = np.asarray(counts, dtype=np.int64).reshape(-1)
     if np.any(sizes < 0) or np.any(sizes > _MAX_CORNERS) or int(sizes.sum()) != len(corners):
-        raise ValueError(
-            f"{len(corners)} corners: expected as many as the polygons have, 0 to {_MAX_CORNERS} each"
-        )
+        raise ValueError(f"{len(corners)} corners: expected as many as the polygons have, 0 to {_MAX_CORNERS} each")
     starts = np.cumsum(sizes) - sizes
     inner = np.maximum(sizes - 2, 0)
     total = int(inner.sum())
@@ -106,16 +104,12 @@ def read_stl(content: bytes) -> Mesh:
             corners = np.ascontiguousarray(records[:, 12:48]).view("<f4").astype(np.float64).reshape(-1, 3)
             return corners, np.arange(3 * count).reshape(-1, 3)
     if not content[:512].lstrip().lower().startswith(b"solid"):
-        raise ValueError(
-            f"{len(content)} bytes, which its count of triangles does not give: expected an STL file"
-        )
+        raise ValueError(f"{len(content)} bytes, which its count of triangles does not give: expected an STL file")
     text = content.decode("latin-1").lower()
     rows = re.findall(r"^\s*vertex\s+(\S+[ \t]+\S+[ \t]+\S+)[ \t]*$", text, re.MULTILINE)
     facets = len(re.findall(r"^\s*facet\s", text, re.MULTILINE))
     if len(rows) != 3 * facets or len(re.findall(r"^\s*endfacet\b", text, re.MULTILINE)) != facets:
-        raise ValueError(
-            f"{facets} facets, {len(rows)} vertices: expected three for each, and the end of each"
-        )
+        raise ValueError(f"{facets} facets, {len(rows)} vertices: expected three for each, and the end of each")
     check_count(facets)
     return floats(" ".join(rows)).reshape(-1, 3), np.arange(3 * facets).reshape(-1, 3)
 
@@ -189,9 +183,7 @@ def _ply_header(content: bytes) -> tuple[str, list[_Element], int]:
         elif words[0] == "element" and len(words) == 3 and words[2].isascii() and words[2].isdigit():
             count = int(words[2][:20])
             if count > len(content):
-                raise ValueError(
-                    f"{count} of {words[1][:40]} in {len(content)} bytes: expected as many as there are"
-                )
+                raise ValueError(f"{count} of {words[1][:40]} in {len(content)} bytes: expected as many as there are")
             elements.append(_Element(words[1], count, []))
         elif words[0] == "property" and elements and len(words) == 3 and words[1] in _TYPES:
             elements[-1].properties.append((words[2], "", _TYPES[words[1]]))
@@ -202,9 +194,7 @@ def _ply_header(content: bytes) -> tuple[str, list[_Element], int]:
         else:
             raise ValueError(f"header line {line[:60]!r}: expected format, element or property")
     if form not in ("ascii", "binary_little_endian", "binary_big_endian") or len(elements) > 64:
-        raise ValueError(
-            f"format {form[:40]!r}, {len(elements)} elements: expected ascii or binary, up to 64"
-        )
+        raise ValueError(f"format {form[:40]!r}, {len(elements)} elements: expected ascii or binary, up to 64")
     return form, elements, end.end()
 
 
@@ -233,17 +223,13 @@ def read_ply(content: bytes) -> Mesh:
             corners: list[int] = []
             counts: list[int] = []
             for row in reader.rows(element):
-                polygon = next(
-                    row[i] for i, name in enumerate(names) if name in ("vertex_indices", "vertex_index")
-                )
+                polygon = next(row[i] for i, name in enumerate(names) if name in ("vertex_indices", "vertex_index"))
                 corners += [int(x) for x in polygon]
                 counts.append(len(polygon))
                 check_count(len(corners) - 2 * len(counts))
             triangles = fan(np.array(corners, np.int64), counts)
         else:
-            raise ValueError(
-                f"element {element.name[:40]!r} with lists {lists[:4]}: expected face with vertex_indices"
-            )
+            raise ValueError(f"element {element.name[:40]!r} with lists {lists[:4]}: expected face with vertex_indices")
     if vertices is None or triangles is None:
         raise ValueError("no vertex or no face: expected both")
     return vertices, triangles
@@ -267,9 +253,7 @@ class _Words:
 
     def rows(self, element: _Element) -> Iterator[list[FloatArray]]:
         for _ in range(element.count):
-            yield [
-                self.take(_length(self.take(1)[0]) if length else 1) for _, length, _ in element.properties
-            ]
+            yield [self.take(_length(self.take(1)[0]) if length else 1) for _, length, _ in element.properties]
 
 
 class _Bytes:

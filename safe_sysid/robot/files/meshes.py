@@ -95,8 +95,6 @@ def read_mesh(
         raise ModelError(f"mesh {path}: {len(triangles)} triangles: expected {expected}", str(path), expected)
     largest = float(np.abs(vertices).max())
     if largest > _FARTHEST:
-        raise ModelError(
-            f"mesh {path}: a corner {largest:g} m away: expected at most {_FARTHEST:g} m; say a scale"
-        )
+        raise ModelError(f"mesh {path}: a corner {largest:g} m away: expected at most {_FARTHEST:g} m; say a scale")
     indices = merged.reshape(-1)[inverse.reshape(-1)].reshape(-1, 3).astype(np.int64)
     return vertices, indices, ROUNDED * largest * np.sqrt(3.0)

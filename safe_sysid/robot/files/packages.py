@@ -28,9 +28,7 @@ def is_package_uri(text: str) -> bool:
     return text.lower().startswith(SCHEME)
 
 
-def package_directories(
-    package: str, beside: str | Path, package_dirs: Sequence[str | Path] = ()
-) -> list[Path]:
+def package_directories(package: str, beside: str | Path, package_dirs: Sequence[str | Path] = ()) -> list[Path]:
     """Existing folders that may be a package's, the most specific first.
 
     Args:
@@ -90,13 +88,7 @@ def package_file(uri: str, beside: str | Path, package_dirs: Sequence[str | Path
     named = uri[len(SCHEME) :].removeprefix("/") if is_package_uri(uri) else ""
     package, _, rest = named.partition("/")
     path = PurePosixPath(unquote(rest))
-    if (
-        not _NAME.fullmatch(package)
-        or path.is_absolute()
-        or not path.parts
-        or ".." in path.parts
-        or "\0" in str(path)
-    ):
+    if not _NAME.fullmatch(package) or path.is_absolute() or not path.parts or ".." in path.parts or "\0" in str(path):
         raise ModelError(f"{beside}: {uri!r}: expected {_FORM}", uri, _FORM)
     folders = package_directories(package, beside, package_dirs)
     for folder in folders:
@@ -105,8 +97,6 @@ def package_file(uri: str, beside: str | Path, package_dirs: Sequence[str | Path
     if folders:
         searched = "looked in " + ", ".join(map(str, folders))
     else:
-        searched = (
-            f"no package {package}: install it, or name its folder in AMENT_PREFIX_PATH or ROS_PACKAGE_PATH"
-        )
+        searched = f"no package {package}: install it, or name its folder in AMENT_PREFIX_PATH or ROS_PACKAGE_PATH"
     expected = f"a file that exists ({searched})"
     raise ModelError(f"{beside}: {uri!r}: expected {expected}", uri, expected)

@@ -36,9 +36,7 @@ def rigid_body_text(path: str | Path) -> str:
     for name, kinds in collisions.items():
         for kind in kinds:
             if kind not in _SHAPES:
-                raise reader.error(
-                    f"link {name!r}: collision geometry <{kind[:40]}>: expected {', '.join(_SHAPES)}"
-                )
+                raise reader.error(f"link {name!r}: collision geometry <{kind[:40]}>: expected {', '.join(_SHAPES)}")
     return _links_and_joints(reader.xml)
 
 

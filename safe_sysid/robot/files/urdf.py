@@ -97,9 +97,7 @@ class UrdfChain:
             found |= more
 
     def text_for_pinocchio(
-        self,
-        without_collision: Collection[str],
-        mounting: tuple[Sequence[float], Sequence[float]] | None = None,
+        self, without_collision: Collection[str], mounting: tuple[Sequence[float], Sequence[float]] | None = None
     ) -> str:
         """The tree reduced to links and joints, without visuals, meshes, and the collision geometry of some links.
 
@@ -153,9 +151,7 @@ class _Reader:
     def error(self, message: str) -> ModelError:
         return ModelError(f"{self.file}: {message}")
 
-    def numbers(
-        self, element: ET.Element | None, attribute: str, count: int, what: str
-    ) -> list[float] | None:
+    def numbers(self, element: ET.Element | None, attribute: str, count: int, what: str) -> list[float] | None:
         """The numbers of an attribute, None if element or attribute is missing."""
         text = None if element is None else element.get(attribute)
         if element is None or text is None:
@@ -180,9 +176,7 @@ class _Reader:
             if not name:
                 raise self.error(f"a {tag} without a name: expected every {tag} to have one")
             if len(name) > _MAX_NAME or not name.isprintable():
-                raise self.error(
-                    f"{tag} {short(name, 80)}: expected a name of at most {_MAX_NAME} visible characters"
-                )
+                raise self.error(f"{tag} {short(name, 80)}: expected a name of at most {_MAX_NAME} visible characters")
             if len(found) >= _MAX_LINKS:
                 raise self.error(f"more than {_MAX_LINKS} {tag}s: expected fewer")
             if name in found:
@@ -209,9 +203,7 @@ class _Reader:
         for key in ("ixx", "ixy", "ixz", "iyy", "iyz", "izz"):
             value = self.number(inertia, key, f"{what}, inertia")
             if value is None:
-                raise self.error(
-                    f"{what}: inertia {key} is missing: expected all six of ixx ixy ixz iyy iyz izz"
-                )
+                raise self.error(f"{what}: inertia {key} is missing: expected all six of ixx ixy ixz iyy iyz izz")
             if value < 0.0 and key in ("ixx", "iyy", "izz"):
                 raise self.error(f"{what}: inertia {key} = {value}: expected a moment of inertia >= 0 kg m^2")
         return mass
@@ -242,9 +234,7 @@ class _Reader:
             end = element.find(tag)
             link = None if end is None else end.get("link")
             if link not in links:
-                raise self.error(
-                    f"{what}: {tag} link {link!r} does not exist: expected one of the file's links"
-                )
+                raise self.error(f"{what}: {tag} link {link!r} does not exist: expected one of the file's links")
             ends.append(link)
         kind = element.get("type", "")
         if kind != "fixed" and kind not in (*MOVING, *FREE):
@@ -373,9 +363,7 @@ def read_tree(path: str | Path) -> UrdfTree:
     return UrdfTree(reader, masses, collisions, joints, above, roots[0])
 
 
-def joints_between(
-    tree: UrdfTree, base_link: str | None, tip_link: str, config: str = "(settings)"
-) -> list[str]:
+def joints_between(tree: UrdfTree, base_link: str | None, tip_link: str, config: str = "(settings)") -> list[str]:
     """Names of the moving joints on the way from one link to another, base to tip.
 
     Args:
@@ -440,9 +428,7 @@ def read_urdf(
             if name not in ours and name not in (locked or {}) and joint.mimic is None
         ]
         if free:
-            expected = (
-                f"a position for each joint that is not between base_link and tip_link: {', '.join(free)}"
-            )
+            expected = f"a position for each joint that is not between base_link and tip_link: {', '.join(free)}"
             raise ConfigError(config, f"locked.{free[0]}", "missing", expected)
     positions, follows = reader.locked_positions(moving_joints, locked or {}, config)
     below: dict[str, list[UrdfJoint]] = {}
@@ -473,15 +459,11 @@ def read_urdf(
             todo.append(joint.child)
     missing = [name for name in masses if name not in link_joint]
     if missing:
-        raise reader.error(
-            f"links {short(missing)} hang on each other in a loop: expected a tree with root {root!r}"
-        )
+        raise reader.error(f"links {short(missing)} hang on each other in a loop: expected a tree with root {root!r}")
     if not moving:
         free = [f"{joint.name!r} ({joint.kind})" for joint in joints if joint.kind in FREE]
         stand = f" ({', '.join(free)[:200]} taken at the origin)" if free else ""
-        raise reader.error(
-            f"no joint moves{stand}: expected a serial arm of revolute, continuous or prismatic joints"
-        )
+        raise reader.error(f"no joint moves{stand}: expected a serial arm of revolute, continuous or prismatic joints")
     parents = {joint.child: joint.parent for joint in joints}
     return UrdfChain(
         file,

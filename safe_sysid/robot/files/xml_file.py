@@ -46,9 +46,7 @@ class _Builder(ET.TreeBuilder):
         if self._depth > _MAX_DEPTH:
             raise _RefusedError(f"more than {_MAX_DEPTH} elements in each other")
         if len(attrs) > _MAX_ATTRIBUTES:
-            raise _RefusedError(
-                f"<{tag[:60]}> has {len(attrs)} attributes, at most {_MAX_ATTRIBUTES} are read"
-            )
+            raise _RefusedError(f"<{tag[:60]}> has {len(attrs)} attributes, at most {_MAX_ATTRIBUTES} are read")
         if len(tag) > _MAX_TEXT or any(len(key) + len(value) > _MAX_TEXT for key, value in attrs.items()):
             raise _RefusedError(f"<{tag[:60]}> has a name or attribute of more than {_MAX_TEXT} characters")
         return super().start(tag, attrs)
@@ -58,9 +56,7 @@ class _Builder(ET.TreeBuilder):
         return super().end(tag)
 
 
-def read_xml(
-    path: str | Path, expected: str, most: int = MAX_XML_BYTES, elements: int = _MAX_ELEMENTS
-) -> ET.Element:
+def read_xml(path: str | Path, expected: str, most: int = MAX_XML_BYTES, elements: int = _MAX_ELEMENTS) -> ET.Element:
     """Read a file.
 
     Args:
@@ -74,9 +70,7 @@ def read_xml(
         content = read_regular(path, most)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise ModelError(
-            f"{path}: cannot be read ({reason}): expected {expected}", str(path), expected
-        ) from error
+        raise ModelError(f"{path}: cannot be read ({reason}): expected {expected}", str(path), expected) from error
     return parse_xml(content, str(path), expected, elements)
 
 

@@ -89,10 +89,7 @@ def _refuse_duplicates(file: str, node: yaml.Node, path: tuple[int | str, ...], 
             key, line = str(key_node.value), key_node.start_mark.line + 1
             if key in first_lines:
                 raise ConfigError(
-                    file,
-                    dotted((*path, key)),
-                    f"given again in line {line}",
-                    f"one value (line {first_lines[key]})",
+                    file, dotted((*path, key)), f"given again in line {line}", f"one value (line {first_lines[key]})"
                 )
             first_lines[key] = line
             _refuse_duplicates(file, value_node, (*path, key), seen)
@@ -110,10 +107,7 @@ def _check_depth(file: str, text: str) -> None:
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > _MAX_DEPTH:
                 raise ConfigError(
-                    file,
-                    "YAML syntax",
-                    f"more than {_MAX_DEPTH} levels{_line(event)}",
-                    "valid YAML with fewer",
+                    file, "YAML syntax", f"more than {_MAX_DEPTH} levels{_line(event)}", "valid YAML with fewer"
                 )
     finally:
         parser.dispose()
@@ -124,10 +118,7 @@ def _count(file: str, node: yaml.Node, known: dict[int, int]) -> int:
     if id(node) in known:
         if known[id(node)] < 0:
             raise ConfigError(
-                file,
-                "YAML syntax",
-                f"an alias of itself{_line(node)}",
-                "valid YAML whose lists and mappings end",
+                file, "YAML syntax", f"an alias of itself{_line(node)}", "valid YAML whose lists and mappings end"
             )
         return known[id(node)]
     if node.tag not in _TAGS and not (node.tag == _DATE and isinstance(node, yaml.ScalarNode)):
@@ -139,9 +130,7 @@ def _count(file: str, node: yaml.Node, known: dict[int, int]) -> int:
         )
     known[id(node)] = -1
     total = 1
-    parts = (
-        [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
-    )
+    parts = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
     for part in parts if isinstance(node, yaml.CollectionNode) else ():
         total += _count(file, part, known)
         if total > _MAX_NODES:
@@ -214,15 +203,7 @@ def parse_value(text: str, file: str) -> Any:
             return None if node is None else loader.construct_document(node)
         finally:
             loader.dispose()
-    except (
-        yaml.YAMLError,
-        ValueError,
-        RecursionError,
-        KeyError,
-        AttributeError,
-        TypeError,
-        OverflowError,
-    ) as error:
+    except (yaml.YAMLError, ValueError, RecursionError, KeyError, AttributeError, TypeError, OverflowError) as error:
         # Not only YAMLError: an impossible date, a number without digits, `!!bool x`.
         raise ConfigError(file, "YAML syntax", " ".join(str(error).split()), "valid YAML") from error
 
@@ -290,9 +271,7 @@ def _translate(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, object
     if kind in ("too_short", "too_long"):
         low, high = context.get("min_length"), context.get("max_length")
         length = context.get("actual_length")
-        count = (
-            f"at least {low}" if high is None and kind == "too_short" else str(high if low is None else low)
-        )
+        count = f"at least {low}" if high is None and kind == "too_short" else str(high if low is None else low)
         return dotted(location), value, f"a list of {count} entries, not {length}"
     if kind == "literal_error":
         return dotted(location), value, f"one of {context['expected']}"
@@ -300,11 +279,7 @@ def _translate(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, object
         index = context.get("index")
         if index is not None and isinstance(value, (list, tuple)):
             return dotted((*location, index)), value[index], str(context["expected"])
-        return (
-            dotted((*location, *context.get("below", ()))),
-            context.get("value", value),
-            str(context["expected"]),
-        )
+        return (dotted((*location, *context.get("below", ()))), context.get("value", value), str(context["expected"]))
     return dotted(location), value, _EXPECTED.get(kind, error["msg"].removeprefix("Input should be "))
 
 
@@ -334,8 +309,7 @@ def validate(file: str, data: Mapping[str, Any], model: type[ModelT]) -> ModelT:
     except ValidationError as error:
         # A misspelt key is why another one is missing: it comes first.
         problems = sorted(
-            error.errors(include_url=False),
-            key=lambda problem: "did you mean" not in _translate(problem, model)[2],
+            error.errors(include_url=False), key=lambda problem: "did you mean" not in _translate(problem, model)[2]
         )
         key, value, expected = _translate(problems[0], model)
         if len(problems) > 1:

@@ -17,14 +17,7 @@ from safe_sysid.robot.files.meshes import mesh_path, read_mesh
 from safe_sysid.robot.files.yaml_file import read_yaml, validate
 from safe_sysid.robot.model import Body, RobotModel
 from safe_sysid.robot.parameters import frozen_array
-from safe_sysid.robot.scenes.obstacles import (
-    Obstacle,
-    SceneBox,
-    SceneCapsule,
-    SceneMesh,
-    SceneSphere,
-    SceneZonotope,
-)
+from safe_sysid.robot.scenes.obstacles import Obstacle, SceneBox, SceneCapsule, SceneMesh, SceneSphere, SceneZonotope
 from safe_sysid.schema.fields import (
     Name,
     NamePair,
@@ -43,13 +36,7 @@ __all__ = ["SECTIONS", "Scene", "SceneBox", "config_path", "count_obstacles", "l
 FloatArray = NDArray[np.float64]
 MAX_OBSTACLES = 2000
 #: Where obstacles of a kind stand in a scene's file.
-SECTIONS = {
-    "box": "boxes",
-    "sphere": "spheres",
-    "capsule": "capsules",
-    "mesh": "meshes",
-    "zonotope": "zonotopes",
-}
+SECTIONS = {"box": "boxes", "sphere": "spheres", "capsule": "capsules", "mesh": "meshes", "zonotope": "zonotopes"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,9 +70,7 @@ class Scene:
             seen.add(obstacle.name)
         for key in ("start", "goal"):
             if getattr(self, key) is not None:
-                object.__setattr__(
-                    self, key, frozen_array(getattr(self, key), None, f"scene {self.name}.{key}")
-                )
+                object.__setattr__(self, key, frozen_array(getattr(self, key), None, f"scene {self.name}.{key}"))
 
     def check(self, model: RobotModel) -> None:
         """Check what only a robot can tell: length of the poses, names in the allowed pairs.
@@ -96,9 +81,7 @@ class Scene:
         for key in ("start", "goal"):
             pose = getattr(self, key)
             if pose is not None and len(pose) != model.n:
-                raise ConfigError(
-                    self.file, key, pose.tolist(), f"{model.n} numbers, one per joint of {model.name}"
-                )
+                raise ConfigError(self.file, key, pose.tolist(), f"{model.n} numbers, one per joint of {model.name}")
         names, bodies = {obstacle.name for obstacle in self.obstacles}, {body.name for body in model.bodies}
         both = sorted(names & bodies)
         if both:

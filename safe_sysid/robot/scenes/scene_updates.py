@@ -95,9 +95,7 @@ def scene_from_markers(markers: Iterable[SceneMarker], scene: Scene, frame: str 
         elif marker.action == "delete_all":
             obstacles = {name: o for name, o in obstacles.items() if not _in_namespace(name, marker.ns)}
         else:
-            raise ConfigError(
-                "scene markers", f"{where}.action", marker.action, f"one of {', '.join(_ACTIONS)}"
-            )
+            raise ConfigError("scene markers", f"{where}.action", marker.action, f"one of {', '.join(_ACTIONS)}")
     kept = frozenset(
         pair
         for pair in scene.allowed_pairs
@@ -115,19 +113,14 @@ def _obstacle(marker: SceneMarker, where: str, frame: str) -> Obstacle:
     if marker.kind not in _KINDS:
         raise ConfigError("scene markers", f"{where}.type", marker.kind, f"one of {', '.join(_KINDS)}")
     if marker.frame not in ("", frame, f"/{frame}"):
-        raise ConfigError(
-            "scene markers", f"{where}.frame_id", marker.frame, f"{frame!r}: poses in the world frame"
-        )
+        raise ConfigError("scene markers", f"{where}.frame_id", marker.frame, f"{frame!r}: poses in the world frame")
     xyz = _numbers(marker.position, 3, f"{where}.position")
     turn = _numbers(marker.orientation, 4, f"{where}.orientation")
     scale = _numbers(marker.scale, 3, f"{where}.scale")
     norm = float(np.linalg.norm(turn))
     if not abs(norm - 1.0) <= _UNIT:
         raise ConfigError(
-            "scene markers",
-            f"{where}.orientation",
-            list(marker.orientation),
-            "a quaternion x, y, z, w of length one",
+            "scene markers", f"{where}.orientation", list(marker.orientation), "a quaternion x, y, z, w of length one"
         )
     if not np.all(scale > 0.0):
         raise ConfigError("scene markers", f"{where}.scale", list(marker.scale), "three numbers > 0")

@@ -91,9 +91,7 @@ def _mesh_hulls(chain: UrdfChain, link: str, file: str) -> list[Hull]:
                 path = mesh_path(mesh.get("filename", ""), chain.file)
                 vertices, triangles, error = read_mesh(path, scale)
                 place = collision.find("origin")
-                xyz, rpy = (
-                    np.zeros(3) if place is None else _three(place, key, "0 0 0") for key in ("xyz", "rpy")
-                )
+                xyz, rpy = (np.zeros(3) if place is None else _three(place, key, "0 0 0") for key in ("xyz", "rpy"))
             except ModelError as problem:
                 raise ModelError(
                     f"{chain.file}: link {link!r} has a collision mesh: {problem}; {_hint(link, file)}"
@@ -144,9 +142,7 @@ def _link_hulls(chain: UrdfChain, model: pin.Model, settings: Settings, file: st
         frame = model.frames[model.getFrameId(link, pin.FrameType.BODY)]
         for entry in entries:
             points = np.array(entry.points, float)
-            hulls[link].append(
-                (points @ frame.placement.rotation.T + frame.placement.translation, entry.radius)
-            )
+            hulls[link].append((points @ frame.placement.rotation.T + frame.placement.translation, entry.radius))
     return hulls
 
 
@@ -204,11 +200,7 @@ def _check_covered(
         f"{chain.file}: {has} mass but no collision geometry: expected some for each; {_hint(bare[0], file)}; or "
         f"`geometry: {{{bare[0]}: []}}`, if other links' shapes hold it or there is nothing to hit, which every "
         "verdict will name"
-        + (
-            "; or `hand_joints: {}` under payload, if the hand's other shapes hold it"
-            if hand & set(bare)
-            else ""
-        )
+        + ("; or `hand_joints: {}` under payload, if the hand's other shapes hold it" if hand & set(bare) else "")
     )
 
 
@@ -219,9 +211,6 @@ def _hand_links(chain: UrdfChain, settings: Settings, file: str) -> set[str]:
     for i, link in enumerate(settings.payload.hand_links):
         if chain.link_joint.get(link) != last:
             raise ConfigError(
-                file,
-                f"payload.hand_links[{i}]",
-                link,
-                f"a link fixed to the last joint {chain.joints[last].name!r}",
+                file, f"payload.hand_links[{i}]", link, f"a link fixed to the last joint {chain.joints[last].name!r}"
             )
     return set(settings.payload.hand_links)

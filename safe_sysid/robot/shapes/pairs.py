@@ -69,9 +69,7 @@ def overlap_in_every_pose(parent: Body, child: Body, joint: int, kinematics: Kin
     """
     if kinematics.sliding[joint] or (parent.joint, child.joint) != (joint - 1, joint):
         return False
-    if not all(
-        np.all(np.isfinite(part)) for part in (kinematics.rotation, kinematics.translation, kinematics.axis)
-    ):
+    if not all(np.all(np.isfinite(part)) for part in (kinematics.rotation, kinematics.translation, kinematics.axis)):
         return False  # the model will be refused
     axis = kinematics.axis[joint]
     before, start = kinematics.rotation[joint] @ axis, kinematics.translation[joint]
@@ -115,13 +113,9 @@ def unchecked(model: RobotModel, scene: Scene | None = None) -> tuple[str, ...]:
     if said := moving & stated:
         lines.append(f"not checked, as the file of {model.name} says (allowed_pairs): {_named(said)}")
     if scene is not None and scene.allowed_pairs:
-        lines.append(
-            f"not checked, as scene {scene.name} says (allowed_pairs): {_named(scene.allowed_pairs)}"
-        )
+        lines.append(f"not checked, as scene {scene.name} says (allowed_pairs): {_named(scene.allowed_pairs)}")
     if bare:
-        lines.append(
-            f"without bodies of their own, as the file of {model.name} says (geometry): {', '.join(bare)}"
-        )
+        lines.append(f"without bodies of their own, as the file of {model.name} says (geometry): {', '.join(bare)}")
     if payload.hand_joints:
         travels = ", ".join(f"{name} in [{a:g}, {b:g}]" for name, (a, b) in payload.hand_joints.items())
         lines.append(f"the hand opens and closes within what its file says: {travels}")

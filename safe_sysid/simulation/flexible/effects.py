@@ -92,9 +92,7 @@ class Effects:
     filter_s: float
 
 
-def read_effects(
-    name_or_path: str | Path, theta: FloatArray, scale: float = 1.0, transition: float = 0.02
-) -> Effects:
+def read_effects(name_or_path: str | Path, theta: FloatArray, scale: float = 1.0, transition: float = 0.02) -> Effects:
     """Effects from a file.
 
     Args:
@@ -116,9 +114,7 @@ def read_effects(
         raise ConfigError(str(path), key, str(first["input"])[:60], first["msg"]) from None
     layout = ParameterLayout.of_size(len(theta))
     if not (np.isfinite(scale) and scale >= 0.0 and np.isfinite(transition) and transition > 0.0):
-        raise ParameterError(
-            f"effects: scale = {scale!r}, transition = {transition!r}: expected >= 0 and > 0"
-        )
+        raise ParameterError(f"effects: scale = {scale!r}, transition = {transition!r}: expected >= 0 and > 0")
     lists = (file.flexibility.stiffness, file.flexibility.damping, file.friction.bristle_damping)
     for numbers in (*lists, *file.cogging.amplitude):
         if len(numbers) != layout.n:
@@ -128,9 +124,7 @@ def read_effects(
     return _scaled(file, layout, theta, scale, transition)
 
 
-def _scaled(
-    file: _EffectsFile, layout: ParameterLayout, theta: FloatArray, scale: float, transition: float
-) -> Effects:
+def _scaled(file: _EffectsFile, layout: ParameterLayout, theta: FloatArray, scale: float, transition: float) -> Effects:
     n, rng = layout.n, np.random.default_rng(file.phase_seed)
     coulomb, viscous, rotor, _ = layout.by_term(np.array(theta))
     flexible = np.stack([file.flexibility.stiffness, file.flexibility.damping])
@@ -153,9 +147,7 @@ def _scaled(
         friction[3] /= scale
     ratio = file.gear.ratio
     waves = [
-        _waves(
-            ratio, block.orders, scale * np.broadcast_to(np.transpose(amplitude), (n, len(block.orders))), rng
-        )
+        _waves(ratio, block.orders, scale * np.broadcast_to(np.transpose(amplitude), (n, len(block.orders))), rng)
         for block, amplitude in (
             (file.gear_error, file.gear_error.amplitude),
             (file.torque_ripple, file.torque_ripple.amplitude),
@@ -173,9 +165,7 @@ def _scaled(
     )
 
 
-def _waves(
-    ratio: float, orders: tuple[float, ...], amplitude: FloatArray, rng: np.random.Generator
-) -> FloatArray:
+def _waves(ratio: float, orders: tuple[float, ...], amplitude: FloatArray, rng: np.random.Generator) -> FloatArray:
     """(m, n, 3) waves of amplitudes (n, m), their phases drawn."""
     out = np.empty((len(orders), len(amplitude), 3))
     out[:, :, 0] = ratio * np.array(orders)[:, None]

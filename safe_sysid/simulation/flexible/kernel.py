@@ -125,9 +125,7 @@ def mass_matrix(arm: PackedKinematics, theta: FloatArray, q: FloatArray, out: Fl
             dot += t[i] * turned[i]
             square += t[i] * t[i]
             for k in range(3):
-                half[i, k] = (
-                    r[i, 0] * inertia[j, 0, k] + r[i, 1] * inertia[j, 1, k] + r[i, 2] * inertia[j, 2, k]
-                )
+                half[i, k] = r[i, 0] * inertia[j, 0, k] + r[i, 1] * inertia[j, 1, k] + r[i, 2] * inertia[j, 2, k]
         for i in range(3):
             moment[p, i] += turned[i] + mass[j] * t[i]
             for k in range(3):

@@ -44,9 +44,7 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]:
     if s.noise in ("aimed", "ascent"):
         base = base_of(case.model(None))
         wanted = int(generator(seed, index, 17).integers(len(base)))
-        case, signs, place, dynamics = aimed(
-            case, signs, s.side * base.matrix[wanted] * case.model(None).arm_prior.rad
-        )
+        case, signs, place, dynamics = aimed(case, signs, s.side * base.matrix[wanted] * case.model(None).arm_prior.rad)
     exclusions: list[dict[str, Any]] = []
     widths, gap = np.ones(1), np.inf
     for step in range(1 + (_ASCENTS if s.noise == "ascent" else 0)):
@@ -56,9 +54,7 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]:
         half = len(data) // 2 if index % 3 == 0 else len(data)
         logs = [part for part in (data[:half], data[half:]) if len(part)]
         try:
-            found = arm_intervals(
-                model, MeasurementErrors.from_model(model), logs, base_of(model), model.arm_prior
-            )
+            found = arm_intervals(model, MeasurementErrors.from_model(model), logs, base_of(model), model.arm_prior)
         except ArmIntervalsError as error:
             verdict.empty += [] if error.without_equations else [str(error)]
             break

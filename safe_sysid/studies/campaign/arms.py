@@ -15,12 +15,7 @@ from safe_sysid.errors import ParameterError
 from safe_sysid.robot.config import Settings
 from safe_sysid.robot.files.yaml_file import read_yaml
 from safe_sysid.robot.model import JointLimits, Kinematics, Motors, RobotModel
-from safe_sysid.robot.parameters import (
-    ParameterBox,
-    frozen_array,
-    pseudo_inertia_to_theta,
-    transform_inertial,
-)
+from safe_sysid.robot.parameters import ParameterBox, frozen_array, pseudo_inertia_to_theta, transform_inertial
 from safe_sysid.robot.scenes.scene import config_path
 from safe_sysid.robot.unknowns import NO_UNKNOWNS
 from safe_sysid.studies.campaign.payloads import DrawnPayload

@@ -52,9 +52,7 @@ class RecordDynamics:
     growth: FloatArray
 
     @classmethod
-    def of(
-        cls, arm: TrueArm, record: TrueRecord, transition: float, link: bool, states: bool
-    ) -> RecordDynamics:
+    def of(cls, arm: TrueArm, record: TrueRecord, transition: float, link: bool, states: bool) -> RecordDynamics:
         """Evaluate a record.
 
         Args:
@@ -79,9 +77,7 @@ class RecordDynamics:
             bodies = [RotorBodies(arm.kinematics, theta) for theta in (less, more)]
             for k in range(count):
                 parts = [b.parts(q[k], v[k], a[k]) for b in bodies]
-                rows[k, :, ROTOR * n + j] = sum(parts[1][: 1 if link else 2]) - sum(
-                    parts[0][: 1 if link else 2]
-                )
+                rows[k, :, ROTOR * n + j] = sum(parts[1][: 1 if link else 2]) - sum(parts[0][: 1 if link else 2])
         if states:
             spinning = RotorBodies(arm.kinematics, arm.theta)
             for k in range(count + 1):
@@ -129,9 +125,7 @@ def aimed_direction(
     return field / max(float(np.abs(field).max()), 1e-300), place
 
 
-def worst_gravity(
-    field: FloatArray, arm: TrueArm, record: TrueRecord, angle: float, relative: float
-) -> FloatArray:
+def worst_gravity(field: FloatArray, arm: TrueArm, record: TrueRecord, angle: float, relative: float) -> FloatArray:
     """True gravity (3,) on its cone that pushes along Y: the torque is linear in it.
 
     Args:
@@ -222,12 +216,7 @@ def signs_of_field(
     work = np.einsum("kj,kj->k", field, dynamics.growth)
     stamp = np.concatenate([work, [0.0]]) - np.concatenate([[0.0], work])
     return Signs(
-        torque,
-        pick(position, before.position),
-        pick(velocity, before.velocity),
-        pick(stamp, before.stamp),
-        stick,
-        bias,
+        torque, pick(position, before.position), pick(velocity, before.velocity), pick(stamp, before.stamp), stick, bias
     )
 
 

@@ -12,14 +12,7 @@ from numpy.typing import NDArray
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.studies.campaign.arms import (
-    TrueArm,
-    arm_model,
-    draw_arm,
-    draw_motors,
-    prior_around,
-    with_sliding,
-)
+from safe_sysid.studies.campaign.arms import TrueArm, arm_model, draw_arm, draw_motors, prior_around, with_sliding
 from safe_sysid.studies.campaign.breaks import Break
 from safe_sysid.studies.campaign.motions import TrueMotion, draw_motion
 from safe_sysid.studies.campaign.noise import Levels, Signs, draw_levels, draw_signs, measure
@@ -143,11 +136,7 @@ class IdentificationCase:
             payload["box"] = {"center": body.center.tolist(), "size": body.size.tolist()}
             if s.density and np.isfinite(body.density):
                 payload["density"] = [0.0, body.density * (1.0 + 1e-12)]
-        measurement = self.levels.settings() | {
-            "torque_source": s.source,
-            "rate_hz": s.rate,
-            "effort": s.effort,
-        }
+        measurement = self.levels.settings() | {"torque_source": s.source, "rate_hz": s.rate, "effort": s.effort}
         if s.effort == "sampled" and self.record.rate is not None and self.record.jerk is not None:
             measurement["torque_rate"] = (self.record.rate[s.source == "link"] + 1e-6).tolist()
             if s.margin > 1e-3:

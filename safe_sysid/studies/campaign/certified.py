@@ -7,11 +7,7 @@ from pathlib import Path
 
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.certificates.chain import ChainChecker
-from safe_sysid.identification.certificates.file import (
-    CertificateContext,
-    read_certificate,
-    write_certificate,
-)
+from safe_sysid.identification.certificates.file import CertificateContext, read_certificate, write_certificate
 from safe_sysid.identification.certificates.row_check import LogBook, NamedLog
 from safe_sysid.identification.digest import log_digest
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors

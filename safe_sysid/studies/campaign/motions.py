@@ -46,9 +46,7 @@ class TrueMotion:
         knots = frozen_array(self.knots, None, "TrueMotion.knots")
         c = np.asarray(self.coefficients, float)
         if knots.ndim != 1 or len(knots) < 2 or np.any(np.diff(knots) <= 0.0):
-            raise ParameterError(
-                f"TrueMotion.knots: shape {knots.shape}: expected two or more increasing times"
-            )
+            raise ParameterError(f"TrueMotion.knots: shape {knots.shape}: expected two or more increasing times")
         if c.ndim != 3 or c.shape[::2] != (len(knots) - 1, _DEGREE + 1):
             raise ParameterError(
                 f"TrueMotion.coefficients: shape {c.shape}: expected ({len(knots) - 1}, n, {_DEGREE + 1})"
@@ -193,9 +191,7 @@ def draw_motion(
         knots = np.unique(np.concatenate([[0.0], knots]))
         return _driven(rng, knots[: np.searchsorted(knots, duration) + 1], start, limit, 1.0)
     if kind == "rest":
-        return TrueMotion(
-            np.array([0.0, duration]), np.pad(start[None, :, None], ((0, 0), (0, 0), (0, _DEGREE)))
-        )
+        return TrueMotion(np.array([0.0, duration]), np.pad(start[None, :, None], ((0, 0), (0, 0), (0, _DEGREE))))
     raise ParameterError(f"motion = {kind!r}: expected one of {', '.join(MOTIONS)}")
 
 
@@ -208,10 +204,7 @@ def _quintics(rng: np.random.Generator, start: FloatArray, duration: float, limi
         goal = state[0] + 0.5 * t_f * state[1] + limit * t_f**2 / 6.0 * rng.uniform(-1.0, 1.0, len(start))
         zero = np.zeros_like(goal)
         one = hermite(
-            np.array([0.0, t_f]),
-            np.stack([state[0], goal]),
-            np.stack([state[1], zero]),
-            np.stack([state[2], zero]),
+            np.array([0.0, t_f]), np.stack([state[0], goal]), np.stack([state[1], zero]), np.stack([state[2], zero])
         )
         pieces.append(one.coefficients[0])
         now += 0.5 * t_f
@@ -227,10 +220,7 @@ def _wave(rng: np.random.Generator, start: FloatArray, duration: float) -> TrueM
     knots = np.linspace(0.0, duration, max(3, int(np.ceil(duration * omega.max() / 0.8))))
     x = omega * knots[:, None] + phase
     return hermite(
-        knots,
-        start + amplitude * np.sin(x),
-        amplitude * omega * np.cos(x),
-        -amplitude * omega**2 * np.sin(x),
+        knots, start + amplitude * np.sin(x), amplitude * omega * np.cos(x), -amplitude * omega**2 * np.sin(x)
     )
 
 
@@ -246,8 +236,6 @@ def _driven(
     v = velocity.copy()
     for p, h in enumerate(np.diff(knots)):
         ahead = v + h * limit * drive[p]
-        drive[p] = np.where(
-            np.abs(ahead) > fastest, -np.sign(v) * np.minimum(1.0, np.abs(v) / (h * limit)), drive[p]
-        )
+        drive[p] = np.where(np.abs(ahead) > fastest, -np.sign(v) * np.minimum(1.0, np.abs(v) / (h * limit)), drive[p])
         v = v + h * limit * drive[p]
     return bang(knots, start, velocity, limit * drive)

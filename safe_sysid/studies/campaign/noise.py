@@ -108,19 +108,13 @@ def draw_levels(rng: np.random.Generator, n: int, period: float, kind: str, effo
     low, high = np.log(absolute[kind])
     share = {"usual": 0.05, "tiny": 0.0, "coarse": 0.5, "states": 0.02, "sensors": 0.02, "clock": 0.0}[kind]
     states = kind == "states" or rng.random() < 0.15
-    position = (
-        np.exp(rng.uniform(np.log(1e-7), np.log(1e-4), n)) if states and rng.random() < 0.7 else np.zeros(n)
-    )
-    velocity = (
-        np.exp(rng.uniform(np.log(1e-5), np.log(1e-2), n)) if states and rng.random() < 0.7 else np.zeros(n)
-    )
+    position = np.exp(rng.uniform(np.log(1e-7), np.log(1e-4), n)) if states and rng.random() < 0.7 else np.zeros(n)
+    velocity = np.exp(rng.uniform(np.log(1e-5), np.log(1e-2), n)) if states and rng.random() < 0.7 else np.zeros(n)
     if effort == "mean" and np.any(velocity):
         longest = max(0.1, 20.0 * period)
         position = np.maximum(position, 0.51 * velocity.max() * longest / 3.0 * rng.uniform(0.5, 1.0, n))
         position[0] = max(position[0], 0.51 * velocity.max() * longest / 3.0)
-    stamp = (
-        float(np.exp(rng.uniform(np.log(1e-7), np.log(0.2 * period)))) if states or kind == "clock" else 1e-9
-    )
+    stamp = float(np.exp(rng.uniform(np.log(1e-7), np.log(0.2 * period)))) if states or kind == "clock" else 1e-9
     sensors = float(kind == "sensors")
     some = sensors * rng.integers(0, 2, 4)
     late = 0.0 if effort == "mean" else some[2] * period

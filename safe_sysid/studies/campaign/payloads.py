@@ -68,9 +68,7 @@ def draw_payload(rng: np.random.Generator, kind: str) -> DrawnPayload:
         unit = rng.choice([-0.5, 0.5], (count, 3))
     masses = rng.uniform(0.3, 4.0) * rng.dirichlet(np.ones(count)) * _SHARE.get(kind, 1.0)
     lifted = np.column_stack([center + unit * size, np.ones(count)])
-    return DrawnPayload(
-        kind, pseudo_inertia_to_theta((lifted * masses[:, None]).T @ lifted), center, size, np.inf
-    )
+    return DrawnPayload(kind, pseudo_inertia_to_theta((lifted * masses[:, None]).T @ lifted), center, size, np.inf)
 
 
 def _block(rng: np.random.Generator, center: FloatArray, size: FloatArray) -> DrawnPayload:

@@ -197,13 +197,9 @@ def instants(
     dense = np.linspace(min(times[0], moved[0]), max(times[-1], moved[-1]), 6 * len(times))
     behind, own = parts(dense)
     more = own - ia * motion.state(dense)[2]  # by the rotation of the links that carry the rotors
-    link, seen = (
-        1.2 * np.abs(np.diff(x, axis=0)).max(axis=0) / (dense[1] - dense[0]) for x in (behind, behind + more)
-    )
+    link, seen = (1.2 * np.abs(np.diff(x, axis=0)).max(axis=0) / (dense[1] - dense[0]) for x in (behind, behind + more))
     largest, jerk = motion.largest_acceleration(), motion.largest_jerk()
     motor = seen + (fc / transition + fv) * largest + ia * jerk
     friction = fc * np.clip(v / transition, -1.0, 1.0) + fv * v + beta
     behind, own = parts(moved)
-    return TrueRecord(
-        times, q, qd, behind, friction, np.zeros_like(q), own, beta, largest, jerk, (motor, link)
-    )
+    return TrueRecord(times, q, qd, behind, friction, np.zeros_like(q), own, beta, largest, jerk, (motor, link))

@@ -91,9 +91,7 @@ class ResultFile:
         whole = 0
         if self.path.exists() and self.path.stat().st_size > 0:
             if not resume:
-                raise CampaignError(
-                    f"{self.path} exists: expected a new file, or --resume to continue this one"
-                )
+                raise CampaignError(f"{self.path} exists: expected a new file, or --resume to continue this one")
             found, self.done, whole = _parse(self.path)
             if others := list(_differences(header, found)):
                 raise CampaignError(f"{self.path} is that of another campaign: {'; '.join(others)}")

@@ -84,15 +84,11 @@ class Campaign:
         """
         return self._function_of(KINDS)
 
-    def _function_of(
-        self, kinds: Mapping[str, tuple[str, str]]
-    ) -> Callable[[int, int, dict[str, Any]], Result]:
+    def _function_of(self, kinds: Mapping[str, tuple[str, str]]) -> Callable[[int, int, dict[str, Any]], Result]:
         if self.kind not in kinds:
             raise CampaignError(f"kind of trial = {self.kind!r}: expected one of {', '.join(kinds)}")
         module, name = kinds[self.kind]
-        function: Callable[[int, int, dict[str, Any]], Result] = getattr(
-            importlib.import_module(module), name
-        )
+        function: Callable[[int, int, dict[str, Any]], Result] = getattr(importlib.import_module(module), name)
         return function
 
     def summary(self) -> Any:
@@ -131,9 +127,7 @@ def _work(campaign: Campaign, connection: Connection[Any, Any]) -> None:
             connection.send(run_chunk(campaign, indices))
 
 
-def in_processes(
-    campaign: Campaign, indices: Iterable[int], jobs: int, chunk: int = _CHUNK
-) -> Iterator[list[Result]]:
+def in_processes(campaign: Campaign, indices: Iterable[int], jobs: int, chunk: int = _CHUNK) -> Iterator[list[Result]]:
     """Trials on several cores; chunks come in the order in which they end.
 
     Close the iterator to stop: workers are killed at once, and with them the trials that are under way.
@@ -227,9 +221,7 @@ def in_dask(
     try:
         client = Client(address, timeout="10s", set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
-        raise CampaignError(
-            f"--scheduler {address}: {error}: expected the address of a Dask scheduler"
-        ) from error
+        raise CampaignError(f"--scheduler {address}: {error}: expected the address of a Dask scheduler") from error
     with client:
         cores = sum(client.nthreads().values())
         if not cores:

@@ -91,11 +91,7 @@ def draw_settings(seed: int, index: int, fixed: dict[str, Any] | None = None) ->
     joints = int(rng.integers(3, 10))
     noise = str(pick(NOISES, p=[0.08, 0.06, 0.06, 0.06, 0.06, 0.06, 0.06, 0.40, 0.16]))
     simulated = bool(rng.random() < _SIMULATED)
-    level = str(
-        pick(
-            ["usual", "tiny", "coarse", "states", "sensors", "clock"], p=[0.25, 0.23, 0.15, 0.17, 0.15, 0.05]
-        )
-    )
+    level = str(pick(["usual", "tiny", "coarse", "states", "sensors", "clock"], p=[0.25, 0.23, 0.15, 0.17, 0.15, 0.05]))
     effort = "sampled" if not simulated and rng.random() < 0.15 else "held"
     rate = float(pick(_RATES))
     transition = float(pick([0.0, 0.002, 0.02]))

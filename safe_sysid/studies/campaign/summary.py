@@ -11,18 +11,7 @@ from rich.table import Table
 __all__ = ["CATEGORIES", "as_json", "complaint", "groups_of", "is_sound", "summarise", "table"]
 
 #: Settings by which the table of an identification campaign is broken down.
-CATEGORIES = (
-    "noise",
-    "level",
-    "motion",
-    "payload",
-    "joints",
-    "source",
-    "rate",
-    "method",
-    "prior",
-    "simulated",
-)
+CATEGORIES = ("noise", "level", "motion", "payload", "joints", "source", "rate", "method", "prior", "simulated")
 _WRONG = ("error", "exclusions", "empty", "broken_rows", "faults")
 
 

@@ -70,11 +70,7 @@ def repeat_trial(
     verdict, model, data = attack(case, say)
     if log is not None:
         write_log(log, model.joint_names, data)
-        truth = {
-            "theta": case.theta,
-            "prior_lower": model.arm_prior.lower,
-            "prior_upper": model.arm_prior.upper,
-        }
+        truth = {"theta": case.theta, "prior_lower": model.arm_prior.lower, "prior_upper": model.arm_prior.upper}
         facts = {name: values.tolist() for name, values in truth.items()}
         write_summary(log.with_suffix(".json"), {"settings": case.settings.to_dict(), **facts})
     return _result(case, verdict, began)
@@ -110,11 +106,7 @@ def attack(
             bound = verdict.nearest_bound(proof.lower, proof.upper, model) if step else _wanted(case)
             sign = 1.0 if bound >= 10 else -1.0
             field, rest = field_of_rows(
-                proof.rows,
-                sign * proof.row_multipliers[bound],
-                data.stamps,
-                order,
-                len(case.record.times) - 1,
+                proof.rows, sign * proof.row_multipliers[bound], data.stamps, order, len(case.record.times) - 1
             )
             rest[case.arm.layout.payload][bound % 10] += sign
             place = np.where(rest == 0.0, place, np.sign(rest))
@@ -153,9 +145,7 @@ def aimed(
     dynamics = RecordDynamics.of(case.arm, record, s.transition, link, case.has_state_errors)
     torque = np.abs(case.torque(before))[1:]
     h = np.diff(record.times)[:, None]
-    noise = (
-        levels.torque_abs + levels.drift + levels.torque_rel * torque + (0.0 if link else record.stuck[1:])
-    )
+    noise = levels.torque_abs + levels.drift + levels.torque_rel * torque + (0.0 if link else record.stuck[1:])
     half_width = h * (noise + 1e-6 * (1.0 + torque))
     if levels.stamp > 1e-9:
         half_width = half_width + 2.0 * levels.stamp * np.abs(dynamics.growth)

@@ -74,9 +74,7 @@ class Breaches:
         errors = MeasurementErrors.from_model(model)
         stream = MomentumStream(model, errors, default_windows(model, errors), constants=True)
         rows = stream.push(data, model.arm_prior)
-        if not (
-            np.all(model.unknowns.lower <= self._unknowns) and np.all(self._unknowns <= model.unknowns.upper)
-        ):
+        if not (np.all(model.unknowns.lower <= self._unknowns) and np.all(self._unknowns <= model.unknowns.upper)):
             self.faults.append("an unknown constant is outside its interval")
         if rows is not None:
             self.rows(rows, row_theta)
@@ -90,9 +88,7 @@ class Breaches:
         worst = int(np.argmax(ratio))
         self.largest_row = max(self.largest_row, float(ratio[worst]))
         if not ratio[worst] <= 1.0:
-            parts = dict(
-                zip(ERROR_CAUSES, (rows.parts[worst] / rows.slack[worst]).round(6).tolist(), strict=True)
-            )
+            parts = dict(zip(ERROR_CAUSES, (rows.parts[worst] / rows.slack[worst]).round(6).tolist(), strict=True))
             self.broken_rows.append(
                 {
                     "solve": self._solve, "log": int(rows.log[worst]), "ratio": float(ratio[worst]),

@@ -89,9 +89,7 @@ class _Run:
             reference = motion.state(k * cell.period)
             torque = np.asarray(driver.torque(measurement, reference), float)
             if phase is Phase.CARRY:
-                self.tracking_error = max(
-                    self.tracking_error, float(np.abs(reference[0] - cell.state[0]).max())
-                )
+                self.tracking_error = max(self.tracking_error, float(np.abs(reference[0] - cell.state[0]).max()))
             if self.recording is not None:
                 self._record(phase, reference, torque)
             cell.step(torque)
@@ -125,11 +123,7 @@ class _Run:
 
 
 def run_workcell(
-    cell: CellSimulation,
-    driver: Driver,
-    *,
-    record: bool = False,
-    progress: Callable[[str], None] | None = None,
+    cell: CellSimulation, driver: Driver, *, record: bool = False, progress: Callable[[str], None] | None = None
 ) -> CellReport:
     """Run a work cell until all its dumbbells are placed, or one fails.
 
@@ -200,9 +194,7 @@ def _one(
         stopped = True
     else:
         stopped = False
-    return judge(
-        cell, task, start, np.array(peak), run.tracking_error, troubles, run.notes, finished=not stopped
-    )
+    return judge(cell, task, start, np.array(peak), run.tracking_error, troubles, run.notes, finished=not stopped)
 
 
 def _drive_own(cell: CellSimulation, own: OwnController, motion: QuinticTrajectory) -> None:
@@ -218,9 +210,7 @@ def _let_go(cell: CellSimulation, own: OwnController, task: CarryTask) -> None:
     here = cell.measurement.q.copy()
     hold = QuinticTrajectory.hold(here).state(0.0)
     begin = cell.time
-    while cell.time < begin + timing.settle or (
-        cell.still_falling() and cell.time < begin + timing.settle_most
-    ):
+    while cell.time < begin + timing.settle or (cell.still_falling() and cell.time < begin + timing.settle_most):
         cell.step(own.torque(hold))
     cell.settled()
     cell.phase = Phase.RETRACT

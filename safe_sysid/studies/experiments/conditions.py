@@ -34,11 +34,7 @@ def run_motion(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]
     result: dict[str, Any] = {"index": index}
     for name, draw in DRAWS.items():
         torque, euler, trapezoid = motion_conditions(_robot(options["robot"]), seed, index, draw=draw)
-        result[name] = {
-            "torque": torque,
-            "momentum": euler.tolist(),
-            "trapezoid": trapezoid.tolist(),
-        }
+        result[name] = {"torque": torque, "momentum": euler.tolist(), "trapezoid": trapezoid.tolist()}
     return result
 
 
@@ -50,9 +46,6 @@ def run_excitation(seed: int, index: int, options: dict[str, Any]) -> dict[str, 
     """
     which = case("condition", options, index)
     study = CostCase(
-        _COSTS[which["method"]],
-        seed=seed + which["trial"],
-        payload=which["payload"],
-        robot=options["robot"],
+        _COSTS[which["method"]], seed=seed + which["trial"], payload=which["payload"], robot=options["robot"]
     )
     return {"index": index, "method": which["method"], "trial": which["trial"], **run_case(study)}

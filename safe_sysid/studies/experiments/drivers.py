@@ -30,13 +30,7 @@ from safe_sysid.studies.experiments.identify_phase import (
     rehearsed_plans,
 )
 from safe_sysid.studies.experiments.interfaces import CarryTask, Cell, Identification, Phase
-from safe_sysid.studies.experiments.methods import (
-    Excitation,
-    Method,
-    ModelSource,
-    identified,
-    knowledge_before,
-)
+from safe_sysid.studies.experiments.methods import Excitation, Method, ModelSource, identified, knowledge_before
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["UNTIL_IDENTIFIED", "MethodDriver"]

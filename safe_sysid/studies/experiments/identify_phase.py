@@ -30,15 +30,7 @@ from safe_sysid.simulation.plant import Plant
 from safe_sysid.studies.experiments.interfaces import Cell
 from safe_sysid.trajectories.plan import Plan
 
-__all__ = [
-    "LearnedPayload",
-    "Tap",
-    "chain",
-    "follow",
-    "identify_from",
-    "plan_and_identify",
-    "rehearsed_plans",
-]
+__all__ = ["LearnedPayload", "Tap", "chain", "follow", "identify_from", "plan_and_identify", "rehearsed_plans"]
 
 FloatArray = NDArray[np.float64]
 Reference = Callable[[float], FloatArray]

@@ -20,17 +20,7 @@ from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
-__all__ = [
-    "CarryTask",
-    "Cell",
-    "CellReport",
-    "Contact",
-    "Driver",
-    "Identification",
-    "Phase",
-    "Placement",
-    "Recording",
-]
+__all__ = ["CarryTask", "Cell", "CellReport", "Contact", "Driver", "Identification", "Phase", "Placement", "Recording"]
 
 FloatArray = NDArray[np.float64]
 

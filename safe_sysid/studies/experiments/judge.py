@@ -62,9 +62,7 @@ def judge(
     if np.any(ratio > 1.0):
         j = int(np.argmax(ratio))
         name = simulation.model.joint_names[j]
-        failures.append(
-            f"torque of {name} {peak_torque[j]:.1f} N m: expected at most {criteria.torque[j]:.1f}"
-        )
+        failures.append(f"torque of {name} {peak_torque[j]:.1f} N m: expected at most {criteria.torque[j]:.1f}")
     off, angle = math.nan, math.nan
     if finished:
         off, angle = misplaced(simulation, task.dumbbell)

@@ -50,9 +50,7 @@ _STUDIES = {
     "4": _Study("correlation", 100),
     "5": _Study("condition", 5, methods=_PAIR, shows=_PAIR),
     "fig5": _Study("task", 1, experiments=("b",), methods=_MASS, payloads=("4lb",), shows=_MASS),
-    "fig6": _Study(
-        "task", 1, experiments=("b",), methods=_PAIR, payloads=("4lb",), until="identified", shows=_PAIR
-    ),
+    "fig6": _Study("task", 1, experiments=("b",), methods=_PAIR, payloads=("4lb",), until="identified", shows=_PAIR),
     "fig11": _Study("task", 1, experiments=("a",)),
     "fig12": _Study("task", 1, experiments=("b",)),
 }
@@ -105,9 +103,7 @@ def experiment(
     if study.kind != "correlation":
         what = "method" if study.shows == METHOD_NAMES else f"method of {'table ' * (table in TABLES)}{table}"
         options["methods"] = list(choose(study.methods if methods is None else methods, study.shows, what))
-        options["payloads"] = list(
-            choose(study.payloads if payloads is None else payloads, PAYLOADS, "payload")
-        )
+        options["payloads"] = list(choose(study.payloads if payloads is None else payloads, PAYLOADS, "payload"))
     if study.kind == "task":
         asked = choose(study.experiments if experiments is None else experiments, EXPERIMENTS, "experiment")
         options["experiments"] = _possible(asked, options["payloads"], study.until, experiments is not None)
@@ -122,9 +118,7 @@ def _possible(asked: tuple[str, ...], payloads: list[str], until: str, on_purpos
     heaviest = PAYLOADS[-1]
     if "c" in asked and heaviest not in payloads:
         if on_purpose:
-            raise ExperimentError(
-                f"payloads {', '.join(payloads)}: expected {heaviest}, the one of experiment c"
-            )
+            raise ExperimentError(f"payloads {', '.join(payloads)}: expected {heaviest}, the one of experiment c")
         asked = tuple(name for name in asked if name != "c")
     numbers = [PAYLOADS.index(name) for name in payloads]
     if until == "end" and set(asked) - {"c"} and numbers[-1] - numbers[0] + 1 != len(numbers):

@@ -50,15 +50,11 @@ def only(workcell: Workcell, payloads: Sequence[str]) -> Workcell:
     tasks = tuple(task for task in workcell.tasks if task.dumbbell in payloads)
     names = [task.dumbbell for task in workcell.tasks]
     if not tasks:
-        raise ExperimentError(
-            f"payloads {', '.join(payloads)}: work cell {workcell.name} has {', '.join(names)}"
-        )
+        raise ExperimentError(f"payloads {', '.join(payloads)}: work cell {workcell.name} has {', '.join(names)}")
     first, last = names.index(tasks[0].dumbbell), names.index(tasks[-1].dumbbell)
     if last - first + 1 != len(tasks):
         missing = ", ".join(name for name in names[first : last + 1] if name not in payloads)
-        raise ExperimentError(
-            f"payloads: {missing} missing: expected neighbours in the stack of {workcell.name}"
-        )
+        raise ExperimentError(f"payloads: {missing} missing: expected neighbours in the stack of {workcell.name}")
     dumbbells = tuple(
         replace(item, position=workcell.target(item.name), rotation=workcell.place_rotation)
         if item.name in names[:first]
@@ -261,8 +257,6 @@ def _series(placement: Placement, driver: MethodDriver, recording: Recording | N
     if rows:
         stamps = np.array([recording.stamp[k] for k in rows])
         out[f"{name}/time"] = stamps - stamps[0]
-        out[f"{name}/error"] = np.array(
-            [recording.reference[k][0] - recording.q[k] for k in rows], np.float32
-        )
+        out[f"{name}/error"] = np.array([recording.reference[k][0] - recording.q[k] for k in rows], np.float32)
         out[f"{name}/torque"] = np.array([recording.torque[k] for k in rows], np.float32)
     return out

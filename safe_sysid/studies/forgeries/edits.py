@@ -203,9 +203,7 @@ def urdf_text(scene: ForgeryScene) -> str:
         new = value + (1e-6 + 10.0 ** float(scene.rng.uniform(-6, 0)) * abs(value)) * scene.pick([-1.0, 1.0])
         lines[i] = lines[i][: found.start()] + repr(new) + lines[i][found.end() :]
     elif what == "word":
-        found = scene.pick(
-            re.finditer(r"[A-Za-z]+", lines[i] if re.search("[A-Za-z]", lines[i]) else lines[0])
-        )
+        found = scene.pick(re.finditer(r"[A-Za-z]+", lines[i] if re.search("[A-Za-z]", lines[i]) else lines[0]))
         i = i if re.search("[A-Za-z]", lines[i]) else 0
         lines[i] = lines[i][: found.start()] + found.group() + "x" + lines[i][found.end() :]
     elif what == "gone":
@@ -265,9 +263,7 @@ def narrower_everywhere(scene: ForgeryScene) -> str:
     step = (high - low) * 10.0 ** float(rng.uniform(-9.0, -0.01))
     if rng.random() < 0.2:  # by the last bit
         step = 0.0
-    ends[side][k] = (
-        np.nextafter(low + step, np.inf) if side == "lower" else np.nextafter(high - step, -np.inf)
-    )
+    ends[side][k] = np.nextafter(low + step, np.inf) if side == "lower" else np.nextafter(high - step, -np.inf)
     if not ends["lower"][k] <= ends["upper"][k]:
         ends[side][k] = ends["upper" if side == "lower" else "lower"][k]
 
@@ -359,11 +355,7 @@ def log_goes_on(scene: ForgeryScene) -> str:
     write_log(scene.folder / "log.npz", names, longer, scene.run.log.origin_ns)
     path = scene.folder / "result.json"
     content = json.loads(path.read_text())
-    content["log"] |= {
-        "samples": len(longer),
-        "end_s": float(longer.stamps[-1]),
-        "sha256": log_digest(names, longer),
-    }
+    content["log"] |= {"samples": len(longer), "end_s": float(longer.stamps[-1]), "sha256": log_digest(names, longer)}
     path.write_text(json.dumps(content, indent=2))
     return f"{count} samples more"
 
@@ -388,9 +380,7 @@ def status_refuted(scene: ForgeryScene) -> str:
         content: dict[str, Any] = {"epoch": 0, "reason": "no parameters agree with all measurements"}
         (scene.folder / "withdrawn_0.json").write_text(json.dumps(content))
     else:
-        content = {
-            "updates": [{"status": "OK"}, {"status": "EMPTY_SET", "identity": "0:1", "message": "empty"}]
-        }
+        content = {"updates": [{"status": "OK"}, {"status": "EMPTY_SET", "identity": "0:1", "message": "empty"}]}
         (scene.folder / "identifier.json").write_text(json.dumps(content))
     return what
 

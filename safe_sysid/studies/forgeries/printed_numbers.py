@@ -24,12 +24,7 @@ from rich.table import Table
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.report.identification.html import identification_html
 from safe_sysid.report.identification.output import print_result, verdict_line
-from safe_sysid.report.identification.result import (
-    IdentificationResult,
-    LogEntry,
-    ParameterEntry,
-    PayloadAlone,
-)
+from safe_sysid.report.identification.result import IdentificationResult, LogEntry, ParameterEntry, PayloadAlone
 from safe_sysid.report.identification.urdf import payload_urdf
 from safe_sysid.report.run.logs import PlanEntry
 from safe_sysid.report.run.summary import ParameterRow
@@ -126,8 +121,7 @@ def _claims(result: IdentificationResult, rng: np.random.Generator) -> Iterator[
 
     page = identification_html(result, verdict, {}, "", "guaranteed")
     cells = [
-        re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL)
-        for row in re.findall(r"<tr>(.*?)</tr>", page, re.DOTALL)
+        re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL) for row in re.findall(r"<tr>(.*?)</tr>", page, re.DOTALL)
     ]
     cells = [row for row in cells if row and row[0] in PAYLOAD_NAMES]
     yield from _ends("page", [(row[1], row[3]) for row in cells], [*both, *payload])
@@ -148,8 +142,7 @@ def _claims(result: IdentificationResult, rng: np.random.Generator) -> Iterator[
     fields = ("name", "unit", "lower", "nominal", "upper", "prior_lower", "prior_upper")
     console.print(
         parameter_table(
-            [ParameterRow(truth=None, **{key: getattr(p, key) for key in fields}) for p in result.parameters],
-            "",
+            [ParameterRow(truth=None, **{key: getattr(p, key) for key in fields}) for p in result.parameters], ""
         )
     )
     rows = _rows(console, None)
@@ -197,9 +190,7 @@ def _margins(rng: np.random.Generator) -> Iterator[Claim]:
     yield "report of a run", "clearance", "lower", cell.removesuffix(" mm"), 1000 * exact
 
 
-def _ends(
-    where: str, found: Sequence[tuple[str, str]], exact: Sequence[tuple[str, float, float]]
-) -> Iterator[Claim]:
+def _ends(where: str, found: Sequence[tuple[str, str]], exact: Sequence[tuple[str, float, float]]) -> Iterator[Claim]:
     for (low, high), (name, lower, upper) in zip(found, exact, strict=True):
         yield where, name, "lower", low, Fraction(lower)
         yield where, name, "upper", high, Fraction(upper)

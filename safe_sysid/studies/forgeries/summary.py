@@ -20,9 +20,7 @@ def is_sound(trial: dict[str, Any]) -> bool:
 
 def complaint(trial: dict[str, Any]) -> dict[str, Any]:
     """What is wrong with a trial, in short."""
-    return {
-        key: trial[key] for key in ("error", "way", "what", "answer", "resurrected", "empty") if key in trial
-    }
+    return {key: trial[key] for key in ("error", "way", "what", "answer", "resurrected", "empty") if key in trial}
 
 
 def summarise(trials: Iterable[dict[str, Any]]) -> dict[str, Any]:

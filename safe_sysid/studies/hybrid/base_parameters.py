@@ -100,9 +100,7 @@ def combinations() -> FloatArray:
         rotation = np.array([[1.0, 0.0, 0.0], [0.0, 1.0 - abs(turn), -turn], [0.0, turn, 1.0 - abs(turn)]])
         shift, o = np.array([x, 0.0, z]), PER_LINK * link
         for i in range(PER_LINK):
-            moved[o : o + PER_LINK, o + i] = transform_inertial(
-                rotation.T, -rotation.T @ shift, np.eye(PER_LINK)[i]
-            )
+            moved[o : o + PER_LINK, o + i] = transform_inertial(rotation.T, -rotation.T @ shift, np.eye(PER_LINK)[i])
     return rows @ moved
 
 

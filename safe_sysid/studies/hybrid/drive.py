@@ -54,13 +54,7 @@ class ModelFeedForward:
         self._model, self._theta, self._predict = model, theta, predict
 
     def __call__(
-        self,
-        q: FloatArray,
-        qd: FloatArray,
-        q_d: FloatArray,
-        qd_d: FloatArray,
-        qdd_d: FloatArray,
-        t: float,
+        self, q: FloatArray, qd: FloatArray, q_d: FloatArray, qd_d: FloatArray, qdd_d: FloatArray, t: float
     ) -> tuple[FloatArray, float]:
         """See :class:`safe_sysid.control.feed_forward.FeedForward`."""
         return self._predict(q, qd, qdd_d) - rigid_torque(self._model, self._theta, q, qd, qdd_d), 1.0

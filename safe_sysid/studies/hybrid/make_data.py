@@ -18,15 +18,7 @@ from scipy.signal import butter, sosfiltfilt
 
 from safe_sysid.errors import ParameterError
 from safe_sysid.input_limits import read_arrays
-from safe_sysid.learning.neural.dataset import (
-    INDEX,
-    Dataset,
-    Entry,
-    Motion,
-    read_dataset,
-    write_index,
-    write_motion,
-)
+from safe_sysid.learning.neural.dataset import INDEX, Dataset, Entry, Motion, read_dataset, write_index, write_motion
 from safe_sysid.resources import resource_path
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
@@ -199,11 +191,7 @@ def make_data(
 
 
 def open_data(
-    named: str,
-    out: Path,
-    scale: float = 1.0,
-    jobs: int = 0,
-    progress: Callable[[str], None] = lambda text: None,
+    named: str, out: Path, scale: float = 1.0, jobs: int = 0, progress: Callable[[str], None] = lambda text: None
 ) -> Dataset:
     """The data set that is named: a directory's, or one of a size, made below ``out`` if it is not there.
 

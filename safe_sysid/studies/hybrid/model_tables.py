@@ -17,16 +17,7 @@ from safe_sysid.learning.neural.scaling import scaling_of
 from safe_sysid.studies.campaign.runner import Campaign
 from safe_sysid.studies.hybrid.make_data import load_panda
 
-__all__ = [
-    "PAPER",
-    "ModelExperiment",
-    "is_sound",
-    "model_experiment",
-    "run_trial",
-    "summary",
-    "table",
-    "table_4",
-]
+__all__ = ["PAPER", "ModelExperiment", "is_sound", "model_experiment", "run_trial", "summary", "table", "table_4"]
 
 Result = dict[str, Any]
 #: What a table trains: models and optimizations. Those without a network in two steps are solved, not trained.
@@ -74,13 +65,7 @@ class ModelExperiment(Campaign):
 
 
 def model_experiment(
-    which: str,
-    seed: int,
-    seeds: int,
-    dataset: Dataset,
-    out: Path,
-    minutes: float | None,
-    as_paper: bool = False,
+    which: str, seed: int, seeds: int, dataset: Dataset, out: Path, minutes: float | None, as_paper: bool = False
 ) -> ModelExperiment:
     """The trials of a table.
 
@@ -198,9 +183,7 @@ def table(which: str, told: Result) -> Table:
             ours = f"{np.mean(values):.5f} ± {np.std(values):.5f}" if values else "-"
             cells.append(f"{ours} ({theirs:g})")
         words = "Deep Lagrangian network" if name == "delan" else MODELS[name].words
-        words = (
-            "rigid arm, semidefinite program" if (which, name, optimization) == ("1", "rbd", "2s") else words
-        )
+        words = "rigid arm, semidefinite program" if (which, name, optimization) == ("1", "rbd", "2s") else words
         out.add_row(words, optimization, str(len(rows)), *cells)
     return out
 
@@ -221,9 +204,7 @@ def table_4(dataset: Dataset) -> Result:
 
     n, scaling = len(dataset.joints), scaling_of(dataset)
     steps = Schedule().steps
-    counts = {
-        split: sum(len(dataset.motion(entry)) // steps for entry in dataset.of(split)) for split in SPLITS[:2]
-    }
+    counts = {split: sum(len(dataset.motion(entry)) // steps for entry in dataset.of(split)) for split in SPLITS[:2]}
     sizes = {"lstm": weights_of(Recurrent(3 * n, n)), "mlp": weights_of(Feedforward(3 * n, n))}
     sizes["delan"] = weights_of(DeLaN(n))
     return {

@@ -57,9 +57,7 @@ def exciting_series(
         """As large as limits let it be, and where it starts."""
         q, qd = (np.einsum("tm,nm->tn", basis[k], x) for k in (0, 1))
         span = np.ptp(q, axis=0)
-        share = np.minimum(
-            speed * model.limits.velocity / np.abs(qd).max(axis=0), _ROOM * (high - low) / span
-        )
+        share = np.minimum(speed * model.limits.velocity / np.abs(qd).max(axis=0), _ROOM * (high - low) / span)
         q, span = q * share, span * share
         free = 0.5 * (high - low) - 0.5 * span - 0.5 * (1.0 - _ROOM) * (high - low)
         middle = 0.5 * (low + high) + place * free
@@ -67,10 +65,7 @@ def exciting_series(
 
     def worth(x: FloatArray, start: FloatArray) -> float:
         q, qd, qdd = (np.einsum("tm,nm->tn", basis[k], x) for k in (0, 1, 2))
-        rows = (
-            dynamics.torque_regressor(q + start, qd, qdd, 0.02).reshape(-1, model.layout.size)[:, wanted]
-            / scale
-        )
+        rows = dynamics.torque_regressor(q + start, qd, qdd, 0.02).reshape(-1, model.layout.size)[:, wanted] / scale
         triangle = linalg.qr(rows, mode="r")[0][: len(wanted)]
         return float(np.sum(np.log(np.maximum(np.abs(np.diag(triangle)), 1e-300))))
 
@@ -95,18 +90,14 @@ def exciting_series(
 def _columns(model: RobotModel) -> NDArray[np.int64]:
     """Independent columns of links and Coulomb friction: what [Hybrid] identifies."""
     layout, dynamics = ParameterLayout(model.n), dynamics_of(model.kinematics)
-    base = base_parameters(
-        random_states(model.n, lambda q, qd, qdd: dynamics.torque_regressor(q, qd, qdd, 0.02))
-    )
+    base = base_parameters(random_states(model.n, lambda q, qd, qdd: dynamics.torque_regressor(q, qd, qdd, 0.02)))
     out = np.isin(base.independent, np.r_[layout.block(ROTOR), layout.block(OFFSET)])
     return base.independent[~out]
 
 
 def slower(series: FourierTrajectory, factor: float) -> FourierTrajectory:
     """The same path in ``factor`` times the time. ``factor``: > 0."""
-    return FourierTrajectory(
-        series.start, factor * series.period, series.sine / factor, series.cosine / factor
-    )
+    return FourierTrajectory(series.start, factor * series.period, series.sine / factor, series.cosine / factor)
 
 
 def minimum_jerk(share: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -116,11 +107,7 @@ def minimum_jerk(share: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]
         share: (N,) of the time, 0 to 1.
     """
     s = np.clip(share, 0.0, 1.0)
-    return (
-        s**3 * (10.0 - 15.0 * s + 6.0 * s**2),
-        30.0 * s**2 * (1.0 - s) ** 2,
-        60.0 * s * (1.0 - s) * (1.0 - 2.0 * s),
-    )
+    return (s**3 * (10.0 - 15.0 * s + 6.0 * s**2), 30.0 * s**2 * (1.0 - s) ** 2, 60.0 * s * (1.0 - s) * (1.0 - 2.0 * s))
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,9 +137,7 @@ class SetPoints:
         return np.concatenate(parts)
 
 
-def set_points(
-    model: RobotModel, duration: float, count: int = 5, step: float = 0.7, seed: int = 0
-) -> SetPoints:
+def set_points(model: RobotModel, duration: float, count: int = 5, step: float = 0.7, seed: int = 0) -> SetPoints:
     """Set-points within the range that series have, each at most ``step`` from the one before.
 
     Args:

@@ -52,9 +52,7 @@ def identified(
     return fit_rigid_part(model, motions, terms, start, scale)
 
 
-def rigid_torque(
-    model: RobotModel, theta: FloatArray, q: FloatArray, qd: FloatArray, qdd: FloatArray
-) -> FloatArray:
+def rigid_torque(model: RobotModel, theta: FloatArray, q: FloatArray, qd: FloatArray, qdd: FloatArray) -> FloatArray:
     """Torque (N, n) or (n,) of a rigid model, friction of [Hybrid eq. 13] included where theta has it.
 
     Args:
@@ -64,6 +62,4 @@ def rigid_torque(
         qd: the same, rad/s.
         qdd: the same, rad/s^2.
     """
-    return dynamics_of(model.kinematics).inverse_dynamics(
-        theta, q, qd, qdd, model.friction_transition_velocity
-    )
+    return dynamics_of(model.kinematics).inverse_dynamics(theta, q, qd, qdd, model.friction_transition_velocity)

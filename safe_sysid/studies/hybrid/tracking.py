@@ -143,9 +143,7 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
     theta, predict = load_model(model, Path(options["models"][names[which]]))
     motions = set_points(model, duration, options.get("motions", 5), seed=seed)
     reference = motions.reference()
-    arm = FlexibleArm(
-        model, read_effects("panda_effects", model.theta_nominal, options["scale"]), motions.points[0]
-    )
+    arm = FlexibleArm(model, read_effects("panda_effects", model.theta_nominal, options["scale"]), motions.points[0])
     added = None if predict is None else guard(model, ModelFeedForward(model, theta, predict), names[which])
     out: Result = {
         "index": index, "model": names[which], "gains": gains, "duration": duration, "seed": seed,

@@ -53,11 +53,7 @@ def summary(which: str, header: Result, results: Sequence[Result]) -> Result:
         **header,
         "rows": rows,
         "errors": [result["error"] for result in results if "error" in result],
-        "failed": [
-            f"{r['model']}, {r['gains']}, {r['duration']:g} s: {r['failed']}"
-            for r in results
-            if "failed" in r
-        ],
+        "failed": [f"{r['model']}, {r['gains']}, {r['duration']:g} s: {r['failed']}" for r in results if "failed" in r],
         "guarded": sorted({r["model"] for r in results if r.get("guarded")}),
     }
 
@@ -90,9 +86,7 @@ def _both(ours: float | None, paper: float | None) -> str:
     return f"{'failed' if ours is None else f'{ours:.3f}'} | {'-' if paper is None else f'{paper:.3f}'}"
 
 
-def draw_figure_4(
-    results: Sequence[Result], models: Sequence[str], out: Path, gains: str = "medium"
-) -> Path | None:
+def draw_figure_4(results: Sequence[Result], models: Sequence[str], out: Path, gains: str = "medium") -> Path | None:
     """Joint angles of a slow motion with some models as feed-forward; None if nothing was kept.
 
     Args:
@@ -111,9 +105,7 @@ def draw_figure_4(
         wanted = np.degrees(np.array(shown[0]["series"]["wanted"]))[:500, j]
         stamps = 0.02 * np.arange(len(wanted))
         axis.plot(stamps, wanted, color="black", lw=1.2, label="desired")
-        for result, colour in zip(
-            shown, ("#c1121f", "#1f6fb4", "#2a9d4b", "#e0a100", "#7b3fa0"), strict=False
-        ):
+        for result, colour in zip(shown, ("#c1121f", "#1f6fb4", "#2a9d4b", "#e0a100", "#7b3fa0"), strict=False):
             reached = np.degrees(np.array(result["series"]["reached"]))[:500, j]
             axis.plot(stamps, reached, color=colour, lw=0.9, label=result["model"])
         axis.set_title(f"joint {j + 1}, degrees", fontsize=9, loc="left")

@@ -72,13 +72,7 @@ class LagrangianExponentialPart:
         p.eta, p.eta2, p.kappa = (rate * dx * sy).sum(2), (rate * dy * sx).sum(2), (rate * sx * sy).sum(2)
         both = p.beta2 + p.xi2
         p.factors = (
-            (
-                p.alpha,
-                (16.0 * p.c * p.c2 - 8.0 * p.m) * p.alpha
-                - 8.0 * p.c2 * p.beta
-                - 8.0 * p.c * both
-                + 4.0 * p.eta,
-            ),
+            (p.alpha, (16.0 * p.c * p.c2 - 8.0 * p.m) * p.alpha - 8.0 * p.c2 * p.beta - 8.0 * p.c * both + 4.0 * p.eta),
             (p.beta, 4.0 * both - 8.0 * p.c2 * p.alpha),
             (p.beta2, 4.0 * p.beta - 8.0 * p.c * p.alpha),
             (p.xi, 8.0 * p.c2 * p.alpha - 4.0 * both),
@@ -124,12 +118,8 @@ class LagrangianExponentialPart:
         first = dot(left[0], p.alpha)
         value = sum(dot(a, b) for a, (_, b) in zip(left, p.factors, strict=True)) + dot(diagonal, p.diagonal)
         by_m = 4.0 * trace - 8.0 * first
-        by_c = 16.0 * p.c2 * first - 8.0 * (
-            dot(left[0], p.beta2 + p.xi2) + dot(left[2], p.alpha) + p.c2 * trace
-        )
-        by_c2 = 16.0 * p.c * first - 8.0 * (
-            dot(left[0], p.beta) + dot(left[1] - left[3], p.alpha) + p.c * trace
-        )
+        by_c = 16.0 * p.c2 * first - 8.0 * (dot(left[0], p.beta2 + p.xi2) + dot(left[2], p.alpha) + p.c2 * trace)
+        by_c2 = 16.0 * p.c * first - 8.0 * (dot(left[0], p.beta) + dot(left[1] - left[3], p.alpha) + p.c * trace)
         by_alpha = (
             right[0]
             + (16.0 * p.c * p.c2 - 8.0 * p.m) * left[0]

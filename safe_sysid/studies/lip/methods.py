@@ -93,12 +93,7 @@ def _semiparametric(x: Motions, regressor: Regressor) -> SumKernel:
 
 
 def learn(
-    method: str,
-    x: Motions,
-    torque: FloatArray,
-    how: Training,
-    regressor: Regressor,
-    friction: bool = False,
+    method: str, x: Motions, torque: FloatArray, how: Training, regressor: Regressor, friction: bool = False
 ) -> Predictor:
     """Learn.
 

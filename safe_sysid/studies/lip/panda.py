@@ -62,10 +62,7 @@ _MIDDLE, _HALF = 0.5 * (_LOW + _HIGH), 0.5 * (_HIGH - _LOW)
 #: positions; "code": the same with eight tenths of it, which that script has in its comments.
 SETTINGS = {
     "text": Setting(
-        500,
-        0.02,
-        np.array([-2.3, -1.4, -2.3, -2.7, -2.3, 0.2, -2.3]),
-        np.array([2.3, 1.4, 2.3, -0.3, 2.3, 3.2, 2.3]),
+        500, 0.02, np.array([-2.3, -1.4, -2.3, -2.7, -2.3, 0.2, -2.3]), np.array([2.3, 1.4, 2.3, -0.3, 2.3, 3.2, 2.3])
     ),
     "code": Setting(501, 2.0 * np.pi * 0.02, _MIDDLE - 0.8 * _HALF, _MIDDLE + 0.8 * _HALF),
     "script": Setting(501, 2.0 * np.pi * 0.02, _MIDDLE - 0.5 * _HALF, _MIDDLE + 0.5 * _HALF),

@@ -79,8 +79,7 @@ def run_measured(case: dict[str, Any], options: dict[str, Any]) -> dict[str, Any
     row: dict[str, Any] = {
         **case,
         "nmse": np.mean(
-            [np.mean(e**2, axis=0) / np.var(t, axis=0) for e, (_, t, _) in zip(errors, tests, strict=True)],
-            axis=0,
+            [np.mean(e**2, axis=0) / np.var(t, axis=0) for e, (_, t, _) in zip(errors, tests, strict=True)], axis=0
         ).tolist(),
     }
     result: dict[str, Any] = {"rows": [row]}

@@ -134,9 +134,7 @@ def table(told: Result) -> Table:
             f"{x:.3g}" + (f" ({paper[j]:.3g})" if j < len(paper) else "")
             for j, x in enumerate(np.median(by_joint, axis=0))
         ]
-        out.add_row(
-            str(value), method, str(len(rows)), *cells, *[""] * (n - len(cells)), f"{by_joint.mean():.3g}"
-        )
+        out.add_row(str(value), method, str(len(rows)), *cells, *[""] * (n - len(cells)), f"{by_joint.mean():.3g}")
     return out
 
 
@@ -220,10 +218,7 @@ def _series(figure: str, results: Sequence[Result], path: Path) -> None:
         series = {key: np.array(values) for key, values in result["series"].items() if key != "positions"}
         if figure == "6":
             error = np.abs(series["learned"] - series["true"])
-            series = {
-                "true": np.stack([series["true"], 0.0 * error]),
-                "learned": np.stack([series["learned"], error]),
-            }
+            series = {"true": np.stack([series["true"], 0.0 * error]), "learned": np.stack([series["learned"], error])}
         for k, axis in enumerate(axes):
             if figure in "36":
                 axis.plot(series["true"][k], color="black", lw=1.2, label="true")

@@ -260,9 +260,7 @@ def fit(
     if dataset.joints != tuple(model.joint_names):
         ours, theirs = ", ".join(dataset.joints), ", ".join(model.joint_names)
         raise ParameterError(f"{dataset.folder}: joints {ours}: expected those of {model.name}, {theirs}")
-    return _Training(name, dataset, model, seed, theta, schedule or Schedule(), out, device).run(
-        progress, max_minutes
-    )
+    return _Training(name, dataset, model, seed, theta, schedule or Schedule(), out, device).run(progress, max_minutes)
 
 
 class _Training:
@@ -336,13 +334,9 @@ class _Training:
                     raise ParameterError(
                         f"epoch {len(self.history) + 1}: links that no arm has: a defect of this program"
                     )
-                epoch = Epoch(
-                    len(self.history) + 1, train, validation, rigid, eigenvalue, time.perf_counter() - begin
-                )
+                epoch = Epoch(len(self.history) + 1, train, validation, rigid, eigenvalue, time.perf_counter() - begin)
                 if not np.isfinite(validation):
-                    raise ParameterError(
-                        f"epoch {epoch.number}: validation loss {validation}: expected a smaller rate"
-                    )
+                    raise ParameterError(f"epoch {epoch.number}: validation loss {validation}: expected a smaller rate")
                 if not self.history or validation < min(e.validation for e in self.history):
                     self.best = {k: v.detach().clone() for k, v in self.net.state_dict().items()}
                 self.history.append(epoch)
@@ -409,13 +403,9 @@ class _Training:
             told = torch.load(self.path, map_location=self.device, weights_only=True)
             same = told["header"] == self.header
         except Exception as error:  # whatever torch says of a file that it did not write
-            raise ConfigError(
-                str(self.path), "checkpoint", type(error).__name__, "one that was written here"
-            ) from None
+            raise ConfigError(str(self.path), "checkpoint", type(error).__name__, "one that was written here") from None
         if not same:
-            raise ConfigError(
-                str(self.path), "checkpoint", told["header"], f"that of the same training, {self.header}"
-            )
+            raise ConfigError(str(self.path), "checkpoint", told["header"], f"that of the same training, {self.header}")
         self.net.load_state_dict(told["net"])
         self.adam.load_state_dict(told["adam"])
         self.slower.load_state_dict(told["slower"])

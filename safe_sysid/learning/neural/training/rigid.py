@@ -133,9 +133,7 @@ class NewtonEuler(nn.Module):
             at = translation[j].expand_as(zero)
             acceleration = acceleration + _cross(alpha, at) + _cross(omega, _cross(omega, at))
             back = frame.transpose(1, 2)
-            omega, alpha, acceleration = (
-                (back @ v[:, :, None])[:, :, 0] for v in (omega, alpha, acceleration)
-            )
+            omega, alpha, acceleration = ((back @ v[:, :, None])[:, :, 0] for v in (omega, alpha, acceleration))
             spin = axis[j] * qd[:, j, None]
             alpha = alpha + axis[j] * qdd[:, j, None] + _cross(omega, spin)
             omega = omega + spin

@@ -139,12 +139,7 @@ class Sequences:
             shape = (-1, steps, n)
             for part, values in zip(
                 parts,
-                (
-                    x.reshape(-1, steps, 3 * n),
-                    target.reshape(shape),
-                    states.reshape(3, *shape),
-                    sign.reshape(shape),
-                ),
+                (x.reshape(-1, steps, 3 * n), target.reshape(shape), states.reshape(3, *shape), sign.reshape(shape)),
                 strict=True,
             ):
                 part.append(values.astype(np.float32))

@@ -108,9 +108,7 @@ def run_case(case: CostCase) -> dict[str, Any]:
         "widths": [update.widths.tolist() for _, update in result.updates],
         "prior": prior.tolist(),
         "inside": bool(
-            all(
-                np.all((b.payload_lower <= payload_truth) & (payload_truth <= b.payload_upper)) for b in boxes
-            )
+            all(np.all((b.payload_lower <= payload_truth) & (payload_truth <= b.payload_upper)) for b in boxes)
         ),
         "planned": sum(p.plan is not None for p in result.plans),
         "refusals": list(result.refusals),

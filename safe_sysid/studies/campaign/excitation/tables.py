@@ -49,9 +49,7 @@ def condition_rows(records: Sequence[dict[str, Any]]) -> list[ConditionRow]:
             payload=payload,
             runs=tuple(len(some) for some in costs.values()),
             ours={cost: float(np.median([r["condition"] for r in some])) for cost, some in costs.items()},
-            scaled={
-                cost: float(np.median([r["condition_scaled"] for r in some])) for cost, some in costs.items()
-            },
+            scaled={cost: float(np.median([r["condition_scaled"] for r in some])) for cost, some in costs.items()},
             paper=TABLE_FIVE.get(payload, (np.nan, np.nan)),
         )
         for payload, costs in sorted(groups.items())

@@ -89,17 +89,13 @@ def _axis(case: ReachabilityCase) -> ReachabilityCase:
     kin = case.model.kinematics
     axis = kin.axis.copy()
     axis[-2:] = axis[-2:][::-1]
-    return dataclasses.replace(
-        case, model=dataclasses.replace(case.model, kinematics=kin._replace(axis=axis))
-    )
+    return dataclasses.replace(case, model=dataclasses.replace(case.model, kinematics=kin._replace(axis=axis)))
 
 
 def _gravity(case: ReachabilityCase) -> ReachabilityCase:
     kin = case.model.kinematics
     gravity = np.array([0.0, 0.0, -float(np.linalg.norm(kin.gravity))])
-    return dataclasses.replace(
-        case, model=dataclasses.replace(case.model, kinematics=kin._replace(gravity=gravity))
-    )
+    return dataclasses.replace(case, model=dataclasses.replace(case.model, kinematics=kin._replace(gravity=gravity)))
 
 
 def _radius(case: ReachabilityCase) -> ReachabilityCase:

@@ -114,9 +114,7 @@ def build_case(seed: int, index: int, options: dict[str, Any]) -> ReachabilityCa
 def _random_model(rng: np.random.Generator, s: ReachabilitySettings) -> tuple[RobotModel, FloatArray]:
     payload = draw_payload(rng, str(rng.choice(["solid", "block", "rod", "corner"])))
     arm = draw_arm(rng, s.joints, s.chain, payload, s.coulomb)
-    model = arm_model(
-        rng, arm, prior_around(rng, arm), np.zeros(s.joints, dtype=bool), {}, max(s.transition, 0.01)
-    )
+    model = arm_model(rng, arm, prior_around(rng, arm), np.zeros(s.joints, dtype=bool), {}, max(s.transition, 0.01))
     bodies, allowed = draw_bodies(rng, s.bodies, arm.kinematics.translation)
     model = dataclasses.replace(model, bodies=bodies, allowed_pairs=allowed)
     return model, np.array(arm.theta)
@@ -160,9 +158,7 @@ def _gains(
     """Of plausible size and any shape; that a controller proves them is not what is on trial here."""
     n = model.n
     ones = np.ones(n)
-    size = {"usual": rng.uniform(0.005, 0.08), "unequal": 0.1, "tiny": 1e-9, "large": rng.uniform(0.3, 1.5)}[
-        s.tracking
-    ]
+    size = {"usual": rng.uniform(0.005, 0.08), "unequal": 0.1, "tiny": 1e-9, "large": rng.uniform(0.3, 1.5)}[s.tracking]
     r = size * rng.uniform(0.3, 1.0, n)
     k_r = rng.uniform(2.0, 9.0, n)
     if s.tracking == "unequal":
@@ -179,8 +175,7 @@ def _gains(
         acceleration=(peak[2] + 0.1) * loose[1],
         jerk=(peak[3] + 1.0) * loose[2],
         uncertainty=float(rng.uniform(1.0, 100.0)) * (100.0 if wide else 1.0),
-        inertia_upper=rotor_ceiling(model.kinematics, box)
-        + rng.uniform(0.5, 20.0, n) * (50.0 if wide else 1.0),
+        inertia_upper=rotor_ceiling(model.kinematics, box) + rng.uniform(0.5, 20.0, n) * (50.0 if wide else 1.0),
         position_error=scale * rng.uniform(0.0, 0.1, n) if s.errors else 0.0 * ones,
         velocity_error=scale * rng.uniform(0.0, 1.0, n) if s.errors else 0.0 * ones,
         actuator_abs=rng.uniform(0.0, 0.5, n) if s.errors else 0.0 * ones,

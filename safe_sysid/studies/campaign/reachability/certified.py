@@ -36,8 +36,7 @@ def corner_points(case: ReachabilityCase, cells: TimeCells) -> tuple[FloatArray,
     for j in range(n):
         at = np.concatenate([every[0][j], every[1][j]])
         at = np.append(
-            at if len(at) < 60 else at[np.linspace(0, len(at) - 1, 60).astype(int)],
-            case.trajectory.duration + 1.0,
+            at if len(at) < 60 else at[np.linspace(0, len(at) - 1, 60).astype(int)], case.trajectory.duration + 1.0
         )
         for side in (-1.0, 1.0):
             x = np.zeros((len(at), tube.size))
@@ -164,9 +163,7 @@ class _Facts:
         assume = self.case.gains.assumptions
         with digits():
             command = abs(nominal[j]) + spread[j] + number(float(assume.feed_forward[j]))
-            part = command * (1 + number(float(assume.actuator_rel[j]))) + number(
-                float(assume.actuator_abs[j])
-            )
+            part = command * (1 + number(float(assume.actuator_rel[j]))) + number(float(assume.actuator_abs[j]))
             return number(self.case.model.limits.torque[j]) - part
 
 
@@ -211,18 +208,11 @@ def _commands(
             width = upper - lower
             lower, upper = lower + ends[0] * width, np.minimum(lower + ends[1] * width, upper)
         mid, rad = 0.5 * (lower + upper), np.maximum(0.5 * (upper - lower), 0.0)
-        torque = np.abs(
-            law.step(0.0, facts.states.q_m[i], facts.states.qd_m[i], wanted[k], ModelInUse(mid, mid, rad))
-        )
+        torque = np.abs(law.step(0.0, facts.states.q_m[i], facts.states.qd_m[i], wanted[k], ModelInUse(mid, mid, rad)))
         left = facts.left(torque)
 
         def where(at: tuple[int, ...], i: int = int(i)) -> dict[str, Any]:
-            return {
-                "cell": int(row[i]),
-                "joint": at[0],
-                "time": float(facts.times[i]),
-                "symbols": facts.x[i].tolist(),
-            }
+            return {"cell": int(row[i]), "joint": at[0], "time": float(facts.times[i]), "symbols": facts.x[i].tolist()}
 
         record.check("controller's command", -margins[row[i]], -left, where, None, torque)
 

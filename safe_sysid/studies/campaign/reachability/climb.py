@@ -16,12 +16,7 @@ _STEPS = (1.0, 0.4, 0.1, 0.02)
 _DIFFERENCE = 1e-4
 
 
-def climb(
-    tube: Tube,
-    x: FloatArray,
-    value: Callable[..., FloatArray],
-    turns: int = 5,
-) -> tuple[FloatArray, FloatArray]:
+def climb(tube: Tube, x: FloatArray, value: Callable[..., FloatArray], turns: int = 5) -> tuple[FloatArray, FloatArray]:
     """Largest values found from some starts.
 
     Args:

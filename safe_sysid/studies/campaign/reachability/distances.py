@@ -16,14 +16,7 @@ from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.studies.campaign.reachability.case import ReachabilityCase
 from safe_sysid.studies.campaign.reachability.climb import climb
 from safe_sysid.studies.campaign.reachability.distance import nearest_points
-from safe_sysid.studies.campaign.reachability.exact import (
-    digits,
-    exact,
-    exact_poses,
-    exact_states,
-    number,
-    root,
-)
+from safe_sysid.studies.campaign.reachability.exact import digits, exact, exact_poses, exact_states, number, root
 from safe_sysid.studies.campaign.reachability.places import position_only
 from safe_sysid.studies.campaign.reachability.record import AttackRecord
 from safe_sysid.studies.campaign.reachability.scenery import body_corners
@@ -89,9 +82,7 @@ def _true_reach(obstacle: Any, d: FloatArray) -> FloatArray:
     return reach + np.abs(local @ obstacle.generators.T).sum(axis=1)
 
 
-def attack_obstacles(
-    scene: Scene, rng: np.random.Generator, record: AttackRecord, directions: int = 30
-) -> None:
+def attack_obstacles(scene: Scene, rng: np.random.Generator, record: AttackRecord, directions: int = 30) -> None:
     """Obstacles as bodies reach as far, in any direction, as what they stand for."""
     for obstacle in scene.obstacles:
         d = rng.normal(size=(directions, 3))
@@ -138,21 +129,14 @@ def attack_clearances(
             family,
             -float(bounds[cell, pair]),
             -found,
-            lambda _: {
-                "cell": cell,
-                "pair": list(clearance.pairs[pair]),
-                "time": time,
-                "symbols": x.tolist(),
-            },
+            lambda _: {"cell": cell, "pair": list(clearance.pairs[pair]), "time": time, "symbols": x.tolist()},
             lambda _: -truth.exact(time, x),
             1.0,
         )
 
     flat = np.argsort(np.where(bounds > 0.0, bounds, np.inf), axis=None)[: max(tasks // 2, 1)]
     chosen = [tuple(int(i) for i in np.unravel_index(k, bounds.shape)) for k in flat]
-    chosen += [
-        (int(rng.integers(cells.count)), int(rng.integers(len(pairs)))) for _ in range(tasks - len(chosen))
-    ]
+    chosen += [(int(rng.integers(cells.count)), int(rng.integers(len(pairs)))) for _ in range(tasks - len(chosen))]
     for cell, pair in chosen:
         truth = truths[pair]
         # A bound below zero claims nothing: bodies may overlap.
@@ -160,9 +144,7 @@ def attack_clearances(
             continue
         borders = np.tile(cells.grid[cell : cell + 2], (2, 1))
 
-        def value(
-            rows: NDArray[np.int64], x: FloatArray, borders: Any = borders, truth: Any = truth
-        ) -> FloatArray:
+        def value(rows: NDArray[np.int64], x: FloatArray, borders: Any = borders, truth: Any = truth) -> FloatArray:
             q = tube.states(tube.times(borders[rows], x), x).q
             return -np.array([truth.distance(pose) for pose in q])
 

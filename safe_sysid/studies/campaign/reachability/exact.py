@@ -123,9 +123,7 @@ def exact_states(tube: Tube, time: float, x: FloatArray) -> ExactStates:
 
 
 def _cross(a: Exact, b: Exact) -> Exact:
-    return np.array(
-        [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]], dtype=object
-    )
+    return np.array([a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]], dtype=object)
 
 
 def _joint_rotations(kin: Kinematics, q: Exact) -> list[Exact]:
@@ -171,11 +169,7 @@ def exact_regressor(kin: Kinematics, states: ExactStates, transition: float) -> 
             t, a, back = exact(kin.translation[j]), exact(kin.axis[j]), turns[j].T
             carried = acc + _cross(alpha, t) + half * (_cross(w, _cross(u, t)) + _cross(u, _cross(w, t)))
             w, u, alpha, acc = back @ w, back @ u, back @ alpha, back @ carried
-            alpha = (
-                alpha
-                + states.qdd_a[j] * a
-                + half * (_cross(w, a) * states.qd_a[j] + _cross(u, a) * states.qd_m[j])
-            )
+            alpha = alpha + states.qdd_a[j] * a + half * (_cross(w, a) * states.qd_a[j] + _cross(u, a) * states.qd_m[j])
             w, u = w + states.qd_m[j] * a, u + states.qd_a[j] * a
             kept.append((w, u, alpha, acc))
         for link in range(n):

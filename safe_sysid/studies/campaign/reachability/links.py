@@ -110,9 +110,7 @@ class _Judge:
         """Joined pairs that overlap, or touch, in all poses."""
         largest = np.array([self.distances(q) for q in poses]).reshape(len(poses), -1).max(axis=0)
         return {
-            pair
-            for pair, most in zip(self.pairs, largest, strict=True)
-            if pair in self._joined and most <= _ROUNDING
+            pair for pair, most in zip(self.pairs, largest, strict=True) if pair in self._joined and most <= _ROUNDING
         }
 
 
@@ -136,9 +134,7 @@ def draw_urdf(rng: np.random.Generator) -> tuple[str, list[str]]:
         )
         return name
 
-    def join(
-        parent: str, child: str, xyz: FloatArray, kind: str = "fixed", axis: FloatArray | None = None
-    ) -> None:
+    def join(parent: str, child: str, xyz: FloatArray, kind: str = "fixed", axis: FloatArray | None = None) -> None:
         name = f"{kind}_{child}"
         about = ""
         if axis is not None:

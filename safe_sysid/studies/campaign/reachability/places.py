@@ -49,9 +49,7 @@ def attack_poses(
         cell = [0, cells.count - 1, int(rng.integers(cells.count))][int(rng.integers(3))]
         ranges = poses.point_ranges(rotations[:, base, frame], origins[:, base, frame], point[None])[:, 0]
 
-        def place(
-            q: FloatArray, base: int = base, frame: int = frame, point: FloatArray = point
-        ) -> FloatArray:
+        def place(q: FloatArray, base: int = base, frame: int = frame, point: FloatArray = point) -> FloatArray:
             r, p = forward_kinematics(kin, q)
             where = r[:, frame - 1] @ point + p[:, frame - 1]
             if base == 0:
@@ -65,11 +63,7 @@ def attack_poses(
         borders = np.tile(cells.grid[cell : cell + 2], (len(goal), 1))
 
         def value(
-            rows: NDArray[np.int64],
-            x: FloatArray,
-            goal: Any = goal,
-            borders: Any = borders,
-            place: Any = place,
+            rows: NDArray[np.int64], x: FloatArray, goal: Any = goal, borders: Any = borders, place: Any = place
         ) -> FloatArray:
             at = place(tube.states(tube.times(borders[rows], x), x).q)
             side = np.where(goal[rows] < 3, 1.0, -1.0)
@@ -87,12 +81,7 @@ def attack_poses(
         at = place(tube.states(times, x).q)
 
         def precise(
-            i: tuple[int, ...],
-            times: Any = times,
-            x: Any = x,
-            base: int = base,
-            frame: int = frame,
-            point: Any = point,
+            i: tuple[int, ...], times: Any = times, x: Any = x, base: int = base, frame: int = frame, point: Any = point
         ) -> Any:
             with digits():
                 r, p = exact_poses(kin, exact_states(tube, float(times[i[0]]), x[i[0]]).q, base)
@@ -148,17 +137,11 @@ def attack_pose_forms(
     each = np.arange(samples)
     back = r[each, base].transpose(0, 2, 1)
     true = np.concatenate(
-        [
-            (back @ r[each, frame]).reshape(samples, 9),
-            np.einsum("nij,nj->ni", back, p[each, frame] - p[each, base]),
-        ],
+        [(back @ r[each, frame]).reshape(samples, 9), np.einsum("nij,nj->ni", back, p[each, frame] - p[each, base])],
         axis=1,
     )
     forms = np.concatenate(
-        [
-            rotations[which, base, frame].reshape(samples, 9, -1),
-            origins[which, base, frame].reshape(samples, 3, -1),
-        ],
+        [rotations[which, base, frame].reshape(samples, 9, -1), origins[which, base, frame].reshape(samples, 3, -1)],
         axis=1,
     )
     axes = cell_module.TrackingSet.of(case.gains, n).e

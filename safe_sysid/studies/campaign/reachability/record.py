@@ -100,9 +100,7 @@ class AttackRecord:
                 if over > 0:
                     self._violation(family, float(claimed[at]), float(value), float(over), where(at))
 
-    def _violation(
-        self, family: str, claimed: float, found: float, excess: float, where: dict[str, Any]
-    ) -> None:
+    def _violation(self, family: str, claimed: float, found: float, excess: float, where: dict[str, Any]) -> None:
         self.broken += 1
         own = [v for v in self.violations if v["family"] == family]
         entry = {"family": family, "claimed": claimed, "found": found, "excess": excess, **where}

@@ -9,14 +9,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.model import Body, RobotModel
-from safe_sysid.robot.scenes.obstacles import (
-    Obstacle,
-    SceneBox,
-    SceneCapsule,
-    SceneMesh,
-    SceneSphere,
-    SceneZonotope,
-)
+from safe_sysid.robot.scenes.obstacles import Obstacle, SceneBox, SceneCapsule, SceneMesh, SceneSphere, SceneZonotope
 from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.studies.campaign.reachability.distance import nearest_points
 
@@ -41,9 +34,7 @@ def draw_bodies(
         for i in range(int(rng.choice([0, 1, 2], p=[0.1, 0.65, 0.25]))):
             shape = str(rng.choice(["capsules", "hulls", "degenerate"])) if kind == "mixed" else kind
             points, radius = _shape(rng, shape, reach)
-            bodies.append(
-                Body(f"link_{joint}_{i}", joint, points, radius, "hand" if i and joint == n - 1 else "arm")
-            )
+            bodies.append(Body(f"link_{joint}_{i}", joint, points, radius, "hand" if i and joint == n - 1 else "arm"))
     signs = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], float)
     bodies.append(
         Body(
@@ -84,9 +75,7 @@ def _shape(rng: np.random.Generator, kind: str, reach: FloatArray) -> tuple[Floa
     return np.concatenate([line, line[:1]]), radius
 
 
-def draw_scene(
-    rng: np.random.Generator, kind: str, model: RobotModel, poses: FloatArray, room: float = 0.0
-) -> Scene:
+def draw_scene(rng: np.random.Generator, kind: str, model: RobotModel, poses: FloatArray, room: float = 0.0) -> Scene:
     """A scene of up to six obstacles, each beside a body in one of the poses.
 
     Args:
@@ -114,16 +103,12 @@ def draw_scene(
     return Scene("campaign", tuple(obstacles))
 
 
-def _obstacle(
-    rng: np.random.Generator, form: str, name: str, centre: FloatArray, size: FloatArray
-) -> Obstacle:
+def _obstacle(rng: np.random.Generator, form: str, name: str, centre: FloatArray, size: FloatArray) -> Obstacle:
     rpy = rng.uniform(-np.pi, np.pi, 3) * (rng.random() < 0.7)
     if form == "sphere":
         return SceneSphere(name, centre, float(0.5 * size.min()))
     if form == "capsule":
-        return SceneCapsule(
-            name, centre, float(0.3 * size.min()), rpy, float(rng.choice([0.0, 0.7 * size.max()]))
-        )
+        return SceneCapsule(name, centre, float(0.3 * size.min()), rpy, float(rng.choice([0.0, 0.7 * size.max()])))
     if form == "mesh":
         vertices = rng.uniform(-0.5, 0.5, (int(rng.choice([1, 2, 4, 12, 300])), 3)) * size
         return SceneMesh(name, centre, rpy, vertices)
@@ -140,9 +125,7 @@ def body_corners(model: RobotModel, body: Body, q: FloatArray) -> FloatArray:
     return np.ascontiguousarray(body.points @ r[body.joint].T + p[body.joint])
 
 
-def without_collisions(
-    model: RobotModel, scene: Scene, poses: FloatArray, room: float
-) -> tuple[RobotModel, Scene]:
+def without_collisions(model: RobotModel, scene: Scene, poses: FloatArray, room: float) -> tuple[RobotModel, Scene]:
     """The same, with pairs of bodies allowed, and obstacles left out, that come too near each other in some pose.
 
     Args:

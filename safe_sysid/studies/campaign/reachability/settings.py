@@ -8,15 +8,7 @@ from typing import Any
 from safe_sysid.studies.campaign.arms import CHAINS
 from safe_sysid.studies.campaign.settings import generator
 
-__all__ = [
-    "BODIES",
-    "BOXES",
-    "MOTIONS",
-    "OBSTACLES",
-    "TRACKINGS",
-    "ReachabilitySettings",
-    "draw_reachability_settings",
-]
+__all__ = ["BODIES", "BOXES", "MOTIONS", "OBSTACLES", "TRACKINGS", "ReachabilitySettings", "draw_reachability_settings"]
 
 #: Kinds of desired motion, see :mod:`~safe_sysid.studies.campaign.reachability.motions`.
 MOTIONS = ("rest", "knots", "hold", "limits", "extrema", "low_order", "short", "long", "crawl")
@@ -66,9 +58,7 @@ class ReachabilitySettings:
         return asdict(self)
 
 
-def draw_reachability_settings(
-    seed: int, index: int, fixed: dict[str, Any] | None = None
-) -> ReachabilitySettings:
+def draw_reachability_settings(seed: int, index: int, fixed: dict[str, Any] | None = None) -> ReachabilitySettings:
     """Settings of a trial. ``fixed``: values that replace drawn ones; the rest is as without them."""
     rng = generator(seed, index, 0)
     pick = rng.choice
@@ -87,9 +77,7 @@ def draw_reachability_settings(
         "coulomb": float(pick([0.0, 0.5, 4.0])),
         "limits": str(pick(["near", "wide"])),
         "intervals": int(pick([1, 2, 5, 16, 48, 128], p=[0.1, 0.1, 0.15, 0.25, 0.25, 0.15])),
-        "gears": bool(
-            rng.random() < 0.4
-        ),  # drawn last: other settings of a number are those of earlier campaigns
+        "gears": bool(rng.random() < 0.4),  # drawn last: other settings of a number are those of earlier campaigns
     }
     values |= fixed or {}
     return ReachabilitySettings(**values)

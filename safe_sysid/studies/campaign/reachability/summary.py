@@ -13,17 +13,7 @@ from safe_sysid.studies.campaign.summary import groups_of
 __all__ = ["CATEGORIES", "as_json", "complaint", "is_sound", "summarise", "table"]
 
 #: Settings by which the table is broken down.
-CATEGORIES = (
-    "robot",
-    "joints",
-    "motion",
-    "tracking",
-    "box",
-    "obstacles",
-    "intervals",
-    "errors",
-    "far",
-)
+CATEGORIES = ("robot", "joints", "motion", "tracking", "box", "obstacles", "intervals", "errors", "far")
 
 
 def is_sound(trial: dict[str, Any]) -> bool:
@@ -104,16 +94,7 @@ def table(trials: Iterable[dict[str, Any]], title: str) -> Table:
     trials = list(trials)
     out = Table(title=title, title_justify="left")
     out.add_column("category")
-    for name in (
-        "trials",
-        "enclosures",
-        "extrema",
-        "samples",
-        "violations",
-        "errors",
-        "certified",
-        "s/trial",
-    ):
+    for name in ("trials", "enclosures", "extrema", "samples", "violations", "errors", "certified", "s/trial"):
         out.add_column(name, justify="right")
     _add(out, "all", trials, bold=True)
     for category in CATEGORIES:

@@ -46,11 +46,7 @@ class TorqueTruth:
         """W_s (N, n, 14 n) as the controller computes it."""
         model = self.case.model
         return dynamics_of(model.kinematics).slotine_li_regressor(
-            states.q_m,
-            states.qd_m,
-            states.qd_a,
-            states.qdd_a,
-            model.friction_transition_velocity,
+            states.q_m, states.qd_m, states.qd_a, states.qdd_a, model.friction_transition_velocity
         )
 
     def parts(self, states: States) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -70,11 +66,7 @@ class TorqueTruth:
             mid, rad = (lower + upper) / 2, (upper - lower) / 2
             nominal = w @ mid + exact(self.damping) * states.r_m
             spread = np.abs(w) @ rad
-            return (
-                nominal,
-                spread,
-                root(sum(v * v / number(i) for v, i in zip(spread, self.weight, strict=True))),
-            )
+            return (nominal, spread, root(sum(v * v / number(i) for v, i in zip(spread, self.weight, strict=True))))
 
 
 def extreme_times(case: ReachabilityCase, cells: TimeCells) -> list[list[FloatArray]]:
@@ -114,9 +106,7 @@ def attack_ranges(case: ReachabilityCase, cells: TimeCells, record: AttackRecord
         _attack_order(case, cells, times[order], exact_ranges, order, name, record)
 
 
-def _attack_spans(
-    case: ReachabilityCase, times: list[list[FloatArray]], record: AttackRecord, count: int = 12
-) -> None:
+def _attack_spans(case: ReachabilityCase, times: list[list[FloatArray]], record: AttackRecord, count: int = 12) -> None:
     """Ranges over any interval: across knots, beyond the end, of one instant."""
     t, rng = case.trajectory, case.rng(14)
     ends = np.sort(rng.uniform(0.0, 1.2 * t.duration, (count, 2)), axis=1)
@@ -134,12 +124,7 @@ def _attack_spans(
                 claims = np.stack([np.full(len(at), ranges[i, j, 1]), np.full(len(at), -ranges[i, j, 0])])
 
                 def where(k: tuple[int, ...], at: Any = at, j: int = j, i: int = i) -> dict[str, Any]:
-                    return {
-                        "interval": ends[i].tolist(),
-                        "joint": j,
-                        "side": 1 - 2 * k[0],
-                        "time": float(at[k[1]]),
-                    }
+                    return {"interval": ends[i].tolist(), "joint": j, "side": 1 - 2 * k[0], "time": float(at[k[1]])}
 
                 def precise(k: tuple[int, ...], at: Any = at, j: int = j, order: int = order) -> Any:
                     return (1 - 2 * k[0]) * exact_desired(t, float(at[k[1]]))[order, j]
@@ -164,10 +149,7 @@ def _attack_order(
         # A border belongs to both of its cells; derivatives that jump at a knot have two values there.
         left = np.clip(np.searchsorted(grid, at, side="left") - 1, 0, cells.count - 1)
         middles = np.concatenate([cells.centres, cells.centres])
-        cell, at = (
-            np.concatenate([cell, left, np.tile(np.arange(cells.count), 2)]),
-            np.concatenate([at, at, middles]),
-        )
+        cell, at = (np.concatenate([cell, left, np.tile(np.arange(cells.count), 2)]), np.concatenate([at, at, middles]))
         inside = (grid[cell] <= at) & (at <= grid[cell + 1])
         cell, at = cell[inside], at[inside]
         smooth = ~np.isin(at, t.times) if order == 3 else np.ones(len(at), dtype=bool)
@@ -265,10 +247,7 @@ def attack_torque_forms(
     times = tube.times(borders, x)
     states = tube.states(times, x)
     value, extent, _ = truth.parts(states)
-    e, dq = (
-        x[:, 1 : n + 1] * tube.e,
-        x[:, 2 * n + 1 : 3 * n + 1] * tube.dq,
-    )
+    e, dq = (x[:, 1 : n + 1] * tube.e, x[:, 2 * n + 1 : 3 * n + 1] * tube.dq)
     symbols = np.concatenate([x[:, :1], (e - dq) / axes[0], states.r_m / axes[1]], axis=1)
     unsure = 1e-14 + 4e-16 * borders[:, 1] / (0.5 * (borders[:, 1] - borders[:, 0]))
     for family, forms, found in (("torque form", nominal, value), ("spread form", spread, extent)):
@@ -314,9 +293,7 @@ def _compare(
         entry = {"cell": int(cell[at[0]]), "time": float(times[at[0]]), "symbols": x[at[0]].tolist()}
         return entry | ({"joint": at[1]} if len(at) > 1 else {})
 
-    def both(
-        family: str, ranges: FloatArray, value: FloatArray, size: Any, exact_value: Callable[[int], Any]
-    ) -> None:
+    def both(family: str, ranges: FloatArray, value: FloatArray, size: Any, exact_value: Callable[[int], Any]) -> None:
         claims = np.stack([ranges[cell, :, 1], -ranges[cell, :, 0]], axis=-1)
         found = np.stack([value, -value], axis=-1)
         record.check(

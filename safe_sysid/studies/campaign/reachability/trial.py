@@ -21,11 +21,7 @@ from safe_sysid.studies.campaign.reachability.distances import attack_clearances
 from safe_sysid.studies.campaign.reachability.links import attack_links
 from safe_sysid.studies.campaign.reachability.places import attack_poses, attack_swept
 from safe_sysid.studies.campaign.reachability.record import AttackRecord
-from safe_sysid.studies.campaign.reachability.torques import (
-    attack_ranges,
-    attack_torque_forms,
-    attack_torques,
-)
+from safe_sysid.studies.campaign.reachability.torques import attack_ranges, attack_torque_forms, attack_torques
 
 __all__ = ["attack_enclosures", "attack_plan", "run_trial"]
 
@@ -76,9 +72,7 @@ def attack_enclosures(
     gains, model, n, assume = claims.gains, claims.model, case.n, claims.gains.assumptions
     cells = cell_module.time_cells(claims.trajectory, case.settings.intervals)
     true = cell_module.TrackingSet.of(gains, n)
-    measured = true.enlarged(
-        np.broadcast_to(assume.position_error, (n,)), np.broadcast_to(assume.velocity_error, (n,))
-    )
+    measured = true.enlarged(np.broadcast_to(assume.position_error, (n,)), np.broadcast_to(assume.velocity_error, (n,)))
     attack_ranges(case, cells, record)
     task = torques.TorqueTask(
         model.kinematics,
@@ -108,11 +102,7 @@ def attack_enclosures(
 
 
 def attack_plan(
-    case: ReachabilityCase,
-    claims: ReachabilityCase,
-    times: FloatArray,
-    symbols: FloatArray,
-    record: AttackRecord,
+    case: ReachabilityCase, claims: ReachabilityCase, times: FloatArray, symbols: FloatArray, record: AttackRecord
 ) -> certificates.PlanCertificate:
     """Attack the certificate of the case's plan.
 

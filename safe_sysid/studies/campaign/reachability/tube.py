@@ -38,9 +38,7 @@ class States(NamedTuple):
 
 def desired(trajectory: QuinticTrajectory, times: FloatArray) -> FloatArray:
     """(N, 4, n) position .. jerk; rest from the end on."""
-    segment = np.clip(
-        np.searchsorted(trajectory.times, times, side="right") - 1, 0, len(trajectory.times) - 2
-    )
+    segment = np.clip(np.searchsorted(trajectory.times, times, side="right") - 1, 0, len(trajectory.times) - 2)
     local = (times - trajectory.times[segment])[:, None]
     c = np.moveaxis(trajectory.coefficients[segment], -1, 0)
     out = np.empty((len(times), 4, trajectory.n))
@@ -83,8 +81,7 @@ class Tube:
         # |K e / r|^2 <= 1 + ln(K_max / K_min) / e, from below: a smaller set is still allowed.
         factor = np.sqrt(1.0 + np.log(k_r.max() / k_r.min()) / np.e) * (1.0 - 1e-15)
         errors = (
-            np.broadcast_to(x, (n,)) * 1.0
-            for x in (gains.assumptions.position_error, gains.assumptions.velocity_error)
+            np.broadcast_to(x, (n,)) * 1.0 for x in (gains.assumptions.position_error, gains.assumptions.velocity_error)
         )
         return cls(trajectory, r / k_r * factor, r, np.minimum(box, r / k_r), k_r, *errors)
 

@@ -88,9 +88,7 @@ class Settling:
         }
         for box in boxes:
             if not isinstance(box, SceneBox):
-                raise ModelError(
-                    f"obstacle {box.name} is a {box.kind}: expected a box where things are put down"
-                )
+                raise ModelError(f"obstacle {box.name} is a {box.kind}: expected a box where things are put down")
             spec.worldbody.add_geom(
                 name=box.name,
                 type=mujoco.mjtGeom.mjGEOM_BOX,

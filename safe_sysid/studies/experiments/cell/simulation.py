@@ -22,13 +22,7 @@ from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.simulation.noise import NoiseModel
 from safe_sysid.simulation.payloads import NO_PAYLOAD, Payload, theta_e_with_payload
 from safe_sysid.simulation.plant import Plant
-from safe_sysid.studies.experiments.cell.dumbbells import (
-    angle_between,
-    box_around,
-    draw_arm,
-    in_hand,
-    solids_of,
-)
+from safe_sysid.studies.experiments.cell.dumbbells import angle_between, box_around, draw_arm, in_hand, solids_of
 from safe_sysid.studies.experiments.cell.settling import BodyState, Settling
 from safe_sysid.studies.experiments.cell.workcell import GRIP, Workcell, check_fits, tool_axes
 from safe_sysid.studies.experiments.interfaces import Contact, Phase

@@ -194,9 +194,7 @@ def load_workcell(name_or_path: str | Path, motions: bool = True) -> Workcell:
     data = read_yaml(path)
     file = str(path)
     parsed = validate(file, data, WorkcellFile)
-    boxes = tuple(
-        SceneBox(box.name, np.array(box.xyz), np.array(box.rpy), np.array(box.size)) for box in parsed.boxes
-    )
+    boxes = tuple(SceneBox(box.name, np.array(box.xyz), np.array(box.rpy), np.array(box.size)) for box in parsed.boxes)
     known = {box.name for box in boxes}
     for i, support in enumerate(parsed.supports):
         if support not in known:
@@ -250,16 +248,11 @@ def _with_motions(cell: Workcell, path: Path, wanted: str) -> Workcell:
     parsed = validate(str(made), read_yaml(made), MotionFile)
     if parsed.made_for != wanted:
         raise ConfigError(
-            str(made),
-            "made_for",
-            parsed.made_for,
-            f"{wanted}, the digest of {cell.file}: make the motions anew",
+            str(made), "made_for", parsed.made_for, f"{wanted}, the digest of {cell.file}: make the motions anew"
         )
     names = [item.name for item in cell.dumbbells]
     if [task.dumbbell for task in parsed.tasks] != names:
-        raise ConfigError(
-            str(made), "tasks", [t.dumbbell for t in parsed.tasks], f"those of {names}, in order"
-        )
+        raise ConfigError(str(made), "tasks", [t.dumbbell for t in parsed.tasks], f"those of {names}, in order")
     tasks = []
     for task in parsed.tasks:
         lift, carry = task.lift.trajectory(), task.carry.trajectory()

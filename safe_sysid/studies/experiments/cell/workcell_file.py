@@ -7,17 +7,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import BeforeValidator, Field
 
-from safe_sysid.schema.fields import (
-    Name,
-    NamePair,
-    NonNegative,
-    Pose,
-    Positive,
-    Size3,
-    StrictModel,
-    Vector3,
-    as_tuple,
-)
+from safe_sysid.schema.fields import Name, NamePair, NonNegative, Pose, Positive, Size3, StrictModel, Vector3, as_tuple
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["MotionFile", "MotionsWanted", "WorkcellFile"]
@@ -97,9 +87,7 @@ class _Knots(StrictModel):
     """A trajectory, knot by knot: times, then position, velocity and acceleration."""
 
     times: Pose
-    knots: Annotated[
-        tuple[Annotated[tuple[Pose, ...], BeforeValidator(as_tuple)], ...], BeforeValidator(as_tuple)
-    ]
+    knots: Annotated[tuple[Annotated[tuple[Pose, ...], BeforeValidator(as_tuple)], ...], BeforeValidator(as_tuple)]
 
     def trajectory(self) -> QuinticTrajectory:
         return QuinticTrajectory(np.array(self.times), np.array(self.knots))

@@ -109,9 +109,7 @@ def summary(which: str, header: Result, results: Sequence[Result]) -> Result:
             float(np.median(_values(group, _key(which, model)))) for model in ("identified", "manufacturer")
         )
         better = int(
-            np.count_nonzero(
-                _values(group, _key(which, "identified")) < _values(group, _key(which, "manufacturer"))
-            )
+            np.count_nonzero(_values(group, _key(which, "identified")) < _values(group, _key(which, "manufacturer")))
         )
         medians.append(
             {
@@ -141,18 +139,9 @@ def summary(which: str, header: Result, results: Sequence[Result]) -> Result:
 
 def table(which: str, told: Result) -> Table:
     """Medians over seeds beside the paper's figures. ``told``: of :func:`summary`."""
-    out = Table(
-        title=_TITLES[which], caption="identified / manufacturer, median over seeds; paper: left limbs"
-    )
+    out = Table(title=_TITLES[which], caption="identified / manufacturer, median over seeds; paper: left limbs")
     with_speed = which in ("3", "4")
-    for name in (
-        "joint",
-        *(("rad/s",) if with_speed else ()),
-        "identified",
-        "manufacturer",
-        "better",
-        "paper",
-    ):
+    for name in ("joint", *(("rad/s",) if with_speed else ()), "identified", "manufacturer", "better", "paper"):
         out.add_column(name, justify="left" if name == "joint" else "right")
     for m in told["medians"]:
         paper = PAPER[which].get(m["joint"], (np.nan, np.nan))
@@ -189,11 +178,7 @@ def draw(figure: str, results: Sequence[Result], out: Path) -> list[Path]:
             continue
         limb, joints = result["rows"][0]["limb"], result["joints"]
         series = {key: np.array(values) for key, values in result["series"].items()}
-        title = {
-            "3": "Torque residual, N m",
-            "4": "Simulated segments, rad",
-            "5": "Tracking error at 5 rad/s, degrees",
-        }
+        title = {"3": "Torque residual, N m", "4": "Simulated segments, rad", "5": "Tracking error at 5 rad/s, degrees"}
         rows = (len(joints) + 1) // 2
         page = new_figure(11.0, 1.9 * rows + 0.6, f"{title[figure]}: {limb}")
         axes = np.atleast_1d(page.subplots(rows, 2, squeeze=False)).ravel()
@@ -203,11 +188,7 @@ def draw(figure: str, results: Sequence[Result], out: Path) -> list[Path]:
                 if figure == "4":
                     for t, values in zip(series["stamps"], series[key], strict=True):
                         axis.plot(
-                            t,
-                            values[:, j],
-                            color=colour,
-                            lw=0.9,
-                            label=key if t is series["stamps"][0] else None,
+                            t, values[:, j], color=colour, lw=0.9, label=key if t is series["stamps"][0] else None
                         )
                 else:
                     axis.plot(series["stamps"], series[key][:, j], color=colour, lw=0.7, label=key)

@@ -258,9 +258,7 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
             motion = data.motion(m)
             series = {"stamps": data.stamps, "measured": data.torque}
             series |= {key: data.torque - m.regressor(motion) @ theta for key, theta in models.items()}
-        result["series"] = {
-            key: np.where(np.isfinite(v), v, 0.0).round(6).tolist() for key, v in series.items()
-        }
+        result["series"] = {key: np.where(np.isfinite(v), v, 0.0).round(6).tolist() for key, v in series.items()}
         result["joints"] = list(names)
     return result
 

@@ -33,9 +33,7 @@ def _away(rng: np.random.Generator, size: int | tuple[int, ...]) -> FloatArray:
     return 1.0 + rng.uniform(0.05, 0.30, size) * rng.choice([-1.0, 1.0], size)
 
 
-def perturbed(
-    theta: FloatArray, layout: ParameterLayout, links: bool, rng: np.random.Generator
-) -> FloatArray:
+def perturbed(theta: FloatArray, layout: ParameterLayout, links: bool, rng: np.random.Generator) -> FloatArray:
     """Parameters 5 to 30 % off: friction, rotors and offsets, and of the links masses and lengths.
 
     Links stay physically consistent: the mass takes one factor, each axis of its distribution is stretched by the
@@ -117,9 +115,7 @@ class TrueLimb:
         if not len(self._constraints):
             return np.asarray(pin.aba(self._model, self._data, q, qd, tau))
         return np.asarray(
-            pin.constraintDynamics(
-                self._model, self._data, q, qd, tau, self._constraints, self._datas, self._accuracy
-            )
+            pin.constraintDynamics(self._model, self._data, q, qd, tau, self._constraints, self._datas, self._accuracy)
         )
 
     def run(

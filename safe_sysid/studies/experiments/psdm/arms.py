@@ -39,19 +39,13 @@ class PaperArm:
 
     def kinematics(self, joints: int | None = None) -> Kinematics:
         """The arm, or its first joints."""
-        return dh_kinematics(
-            np.array(self.table)[:joints], np.array(self.sliding)[:joints], np.array(self.gravity)
-        )[0]
+        return dh_kinematics(np.array(self.table)[:joints], np.array(self.sliding)[:joints], np.array(self.gravity))[0]
 
     def parameters(self, joints: int | None = None) -> FloatArray:
         """(14 n,) of the layout, without friction and rotors."""
-        ends = dh_kinematics(
-            np.array(self.table)[:joints], np.array(self.sliding)[:joints], np.array(self.gravity)
-        )[1]
+        ends = dh_kinematics(np.array(self.table)[:joints], np.array(self.sliding)[:joints], np.array(self.gravity))[1]
         theta = np.zeros(ParameterLayout(len(ends)).size)
-        for j, (end, (m, x, y, z, xx, yy, zz, xy, xz, yz)) in enumerate(
-            zip(ends, self.inertia, strict=False)
-        ):
+        for j, (end, (m, x, y, z, xx, yy, zz, xy, xz, yz)) in enumerate(zip(ends, self.inertia, strict=False)):
             centre = np.eye(4)
             centre[:3, 3] = x, y, z
             about_centre = np.array([m, 0.0, 0.0, 0.0, xx, xy, yy, xz, yz, zz])
@@ -126,10 +120,7 @@ PSDM_ARMS = {
         "two-link arm of the examples",
         ((0, 0, 1.2, 0), (0, 0, 1.1, 0)),
         (False, False),
-        (
-            (2.0, -0.5, 0, 0, 0, 0, 0.2, 0, 0, 0),
-            (1.5, -0.4, 0, 0, 0, 0, 0.1, 0, 0, 0),
-        ),
+        ((2.0, -0.5, 0, 0, 0, 0, 0.2, 0, 0, 0), (1.5, -0.4, 0, 0, 0, 0, 0.1, 0, 0, 0)),
         (0.0, -9.81, 0.0),
         _ALONG_X,
     ),

@@ -67,9 +67,7 @@ def _states(sliding: NDArray[np.bool_], qd: float, qdd: float) -> Task:
     return Task(np.stack([-reach, reach], axis=1), np.full(n, qd), np.full(n, qdd))
 
 
-def _call(
-    source: Source, library: ctypes.CDLL, name: str, b: FloatArray, states: list[FloatArray]
-) -> FloatArray:
+def _call(source: Source, library: ctypes.CDLL, name: str, b: FloatArray, states: list[FloatArray]) -> FloatArray:
     k, out = np.empty(max(source.prepared, 1)), np.empty_like(states[0])
     at = [ctypes.c_void_p(x.ctypes.data) for x in (b, k, *states, out)]
     library.arm_prepare(at[0], at[1])
@@ -114,10 +112,7 @@ def _time_of(model: Any) -> float:
     """Microseconds of the inverse dynamics of a (reduced) model as pseudo-symbolic code."""
     arm = FactoredArm(model)
     values = arm.torque(arm.qd, arm.qdd)
-    return (
-        1e6
-        * measure(Candidates(arm.graph, model.n, {("inverse", "psdm"): values}), model.l)["inverse", "psdm"]
-    )
+    return 1e6 * measure(Candidates(arm.graph, model.n, {("inverse", "psdm"): values}), model.l)["inverse", "psdm"]
 
 
 def _reduced(name: str, profile: str, levels: int) -> tuple[Ranking, list[dict[str, float]]]:
@@ -160,11 +155,7 @@ def table_3(levels: int = 24) -> dict[str, Any]:
                         "paper_us": theirs[digits, profile][k],
                     }  # fmt: skip
                 out[name][f"{digits} digits, {profile}"] = entry
-    return {
-        "arms": out,
-        "paper": {"states": "1e5 ranked, 1e8 judged"},
-        "ours": {"states": "2000 ranked, 4000 judged"},
-    }
+    return {"arms": out, "paper": {"states": "1e5 ranked, 1e8 judged"}, "ours": {"states": "2000 ranked, 4000 judged"}}
 
 
 def _regressor_us(name: str, joints: int) -> float:
@@ -267,10 +258,7 @@ def _figure_5(picture: Any) -> dict[str, Any]:
         if key in rows[0]:
             axes.bar(np.arange(3) + 0.2 * k, [row[key] for row in rows], 0.2, label=label)
     axes.set(
-        yscale="log",
-        ylabel="inverse dynamics, us",
-        xticks=np.arange(3) + 0.3,
-        xticklabels=[r["arm"] for r in rows],
+        yscale="log", ylabel="inverse dynamics, us", xticks=np.arange(3) + 0.3, xticklabels=[r["arm"] for r in rows]
     )
     axes.legend()
     paper = {name: PAPER[name]["inverse_us"] for name in ("kr6", "lbr7", "sr6ia")}

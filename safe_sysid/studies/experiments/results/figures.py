@@ -89,9 +89,7 @@ def plot_bounds_of_methods(
         ends = [float(bounds[key][i]) for bounds in found.values() for key in ("lower", "upper")]
         axis.set_ylim(*_window([float(truth[i]), *ends], float(prior[0][i]), float(prior[1][i])))
         axis.set_xticks([])
-        axis.set_title(
-            f"{PAYLOAD_NAMES[i]}  [{PAYLOAD_UNITS[i]}]".replace("^2", "²"), fontsize=10, loc="left"
-        )
+        axis.set_title(f"{PAYLOAD_NAMES[i]}  [{PAYLOAD_UNITS[i]}]".replace("^2", "²"), fontsize=10, loc="left")
         style_axis(axis)
     handles, labels = axes.flat[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
@@ -99,10 +97,7 @@ def plot_bounds_of_methods(
 
 
 def plot_tracking(
-    path: str | Path,
-    series: Mapping[str, Mapping[str, Mapping[str, FloatArray]]],
-    torque_limit: FloatArray,
-    title: str,
+    path: str | Path, series: Mapping[str, Mapping[str, Mapping[str, FloatArray]]], torque_limit: FloatArray, title: str
 ) -> None:
     """Figures 11 and 12: tracking error and commanded torque while each dumbbell is carried.
 
@@ -133,9 +128,7 @@ def plot_tracking(
     for axis in axes[:, 0]:
         entries |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
     if entries:
-        figure.legend(
-            list(entries.values()), list(entries), loc="outside lower center", ncols=6, frameon=False
-        )
+        figure.legend(list(entries.values()), list(entries), loc="outside lower center", ncols=6, frameon=False)
     save_figure(figure, path)
 
 

@@ -16,9 +16,7 @@ __all__ = ["draw"]
 Result = dict[str, Any]
 
 
-def draw(
-    table: str, options: dict[str, Any], results: Sequence[Result], store: SeriesStore, out: Path
-) -> list[Path]:
+def draw(table: str, options: dict[str, Any], results: Sequence[Result], store: SeriesStore, out: Path) -> list[Path]:
     """Draw the first repeat of what a table or figure shows; for table 3 all figures.
 
     Args:
@@ -92,9 +90,7 @@ def _bounds(here: Sequence[tuple[Result, Any]], experiment: str, payload: str, o
     return [path]
 
 
-def _tracking(
-    here: Sequence[tuple[Result, Any]], experiment: str, payloads: Sequence[str], out: Path
-) -> list[Path]:
+def _tracking(here: Sequence[tuple[Result, Any]], experiment: str, payloads: Sequence[str], out: Path) -> list[Path]:
     data: dict[str, dict[str, dict[str, Any]]] = {}
     limit = np.zeros(0)
     for payload in payloads:

@@ -95,10 +95,7 @@ def success_table(results: Sequence[Result]) -> Table:
     shown = [e for e in EXPERIMENTS if any(where[e, m] for m in TABLE_THREE)]
     repeats = max((len(found) for found in where.values()), default=0)
     told = "1 simulated repeat" if repeats == 1 else f"up to {repeats} simulated repeats"
-    table = Table(
-        title=f"PSO Table III: the paper's hardware, and {told}",
-        title_justify="left",
-    )
+    table = Table(title=f"PSO Table III: the paper's hardware, and {told}", title_justify="left")
     table.add_column("method", no_wrap=True)
     for e in shown:
         table.add_column(f"({e}) paper")
@@ -159,9 +156,7 @@ def correlation_table(results: Sequence[Result]) -> Table:
         else:
             columns += [found.pearson(), found.pearson("trapezoid"), found.spearman()]
     for i, (h, theirs) in enumerate(TABLE_FOUR.items()):
-        table.add_row(
-            str(h), f"{theirs:.4f}", *(f"{c[i]:.4f}" if np.isfinite(c[i]) else "-" for c in columns)
-        )
+        table.add_row(str(h), f"{theirs:.4f}", *(f"{c[i]:.4f}" if np.isfinite(c[i]) else "-" for c in columns))
     return table
 
 
@@ -176,13 +171,8 @@ def condition_table(results: Sequence[Result]) -> Table:
     for name in ("payload", "repeats", "paper: ours", "here: ours", "paper: random", "here: random"):
         table.add_column(name, justify="right")
     for row in condition_rows(named):
-        here = [
-            f"{row.ours[m]:.0f} ({row.scaled[m]:.0f})" if m in row.ours else "not run"
-            for m in ("ours", "random")
-        ]
-        table.add_row(
-            row.payload, str(max(row.runs)), f"{row.paper[0]:.0f}", here[0], f"{row.paper[1]:.0f}", here[1]
-        )
+        here = [f"{row.ours[m]:.0f} ({row.scaled[m]:.0f})" if m in row.ours else "not run" for m in ("ours", "random")]
+        table.add_row(row.payload, str(max(row.runs)), f"{row.paper[0]:.0f}", here[0], f"{row.paper[1]:.0f}", here[1])
     return table
 
 
@@ -192,9 +182,7 @@ def width_table(results: Sequence[Result]) -> Table:
     Args:
         results: of trials of tasks; medians over repeats.
     """
-    table = Table(
-        title="bounds after the identification: width, and error of the nominal", title_justify="left"
-    )
+    table = Table(title="bounds after the identification: width, and error of the nominal", title_justify="left")
     groups: dict[tuple[str, str, str], list[Result]] = {}
     for record in records(results):
         notes = record.get("identification") or {}
