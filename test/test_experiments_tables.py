@@ -13,6 +13,7 @@ from rich.console import Console
 
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.studies.campaign.excitation.correlation import DRAWS, TABLE_FOUR, Correlations, motion_conditions
+from safe_sysid.studies.campaign.results import CampaignError
 from safe_sysid.studies.experiments.conditions import run_motion
 from safe_sysid.studies.experiments.interfaces import Contact, Phase, Placement
 from safe_sysid.studies.experiments.methods import ExperimentError
@@ -84,7 +85,7 @@ def test_workers_find_the_trials_function():
     for table in ("3", "4", "5", "fig6"):
         which = pickle.loads(pickle.dumps(experiment(table)[0]))
         assert callable(which.function())
-    with pytest.raises(ExperimentError, match="unheard"):
+    with pytest.raises(CampaignError, match="unheard"):
         Experiment("unheard", 0).function()
 
 

@@ -110,9 +110,9 @@ def collect(
             with closing(_shown(parts, is_sound, total, len(trials), console)) as shown:
                 for results in shown:
                     results = [take(result) for result in results]
+                    trials |= {result["index"]: result for result in results}  # first: what is in the file is told
                     if file is not None:
                         file.append(results)
-                    trials |= {result["index"]: result for result in results}
     except KeyboardInterrupt:
         interrupted = True
     finally:
