@@ -323,3 +323,14 @@ def test_trajectories_for_the_arm_teach_about_the_arm(tmp_path: Path, capsys: py
     assert worth["--excite-arm"] < 0.5 * worth["--excite"]
     assert call(plan_command, "--excite-arm", "2", "--cost", "width", "--out", str(tmp_path / "x")) == 2
     assert "none with --excite-arm" in told_error(capsys)
+
+
+@pytest.mark.slow
+def test_lessons_of_costs_that_fall_little_are_lessons(tmp_path: Path) -> None:
+    """Widths that count all that is known fall by less than a certificate is worth; rest is no lesson at all."""
+    out = tmp_path / "out"
+    words = ["--robot", "three_joint", "--scene", "open"]
+    assert call(plan_command, *words, "--excite", "4", "--cost", "width", "--out", str(out)) == 0
+    steps = json.loads((out / "motion.json").read_text())["steps"]
+    assert len(steps) == 4
+    assert call(verify_command, str(out), *words, "--lockstep") == 0

@@ -165,17 +165,24 @@ def _exciting(motion: PlannedMotion, planner: Planner, box: ParameterBox, count:
     at = motion.start
     state, begin, previous = np.stack([at, 0.0 * at, 0.0 * at]), 0.0, None
     information, calibration = np.zeros((10, 10)), None
-    for i in range(count):
+    lessons = 0
+    while lessons < count:
         answer = next_lesson(
-            planner, state, begin, box, i, previous=previous, executed_information=information,
-            last=i == count - 1, calibration=calibration,
+            planner, state, begin, box, lessons, previous=previous, executed_information=information,
+            last=lessons == count - 1, calibration=calibration,
         )  # fmt: skip
+        if answer.status is PlanStatus.NO_LESSON and previous is not None:
+            # In motion little is left to choose; the arm brakes along its certified tail, and learns on from rest.
+            begin, state = previous.end_time, previous.trajectory.state(previous.trajectory.duration)[:3]
+            previous = None
+            continue
         if answer.status is PlanStatus.START_REFUSED:
             told = tuple(f"start may not be rested at: {reason}" for reason in answer.reasons)
             answer = replace(answer, reasons=told)
         yield answer
         if answer.plan is None:
             return
+        lessons += 1
         previous, calibration = answer.plan, answer.calibration
         begin, state = previous.hand_over_time, hand_over_state(previous)
         information = information + answer.information

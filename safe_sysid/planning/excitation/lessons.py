@@ -71,7 +71,8 @@ def next_lesson(
 ) -> PlannerResult:
     """:meth:`Planner.plan_next`, but a plan that teaches nothing is none: NO_LESSON, with the reason.
 
-    Without a deadline the search is given more iterations and certificates before that is the answer. With one the
+    Without a deadline the search is given more iterations and certificates before that is the answer,
+    and takes any lower cost. With one the
     caller has to ask again with a later one.
 
     Args:
@@ -101,7 +102,13 @@ def next_lesson(
             on_certified(judged(result))
 
     for times in _TIMES if budget.deadline is None else (1,):
-        enough = replace(budget, iterations=times * budget.iterations, certificates=times * budget.certificates)
+        enough = replace(
+            budget,
+            iterations=times * budget.iterations,
+            certificates=times * budget.certificates,
+            # Beside rest, which is no lesson, all that teaches is better, however little the cost falls.
+            worthwhile=budget.worthwhile if times == 1 else 0.0,
+        )
         answer = judged(
             planner.plan_next(state, start_time, box, sequence, previous, budget=enough, on_certified=tell, **more)
         )

@@ -19,6 +19,7 @@ class Budget:
         clock: monotonic clock, s.
         certificate_s: s that a certificate is expected to take before one was made.
         reserve: s before the deadline at which all is done: for what cannot be interrupted.
+        worthwhile: a certified plan is only replaced by a candidate whose cost is lower by this much.
     """
 
     iterations: int = 60
@@ -28,6 +29,7 @@ class Budget:
     clock: Callable[[], float] = time.monotonic
     certificate_s: float = 0.0
     reserve: float = 0.0
+    worthwhile: float = 0.04
 
     def stopped(self, needed: float = 0.0) -> bool:
         """Whether cancelled, or fewer than ``needed`` seconds are left before the reserve."""

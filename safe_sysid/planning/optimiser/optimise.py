@@ -30,8 +30,6 @@ Certify = Callable[[FloatArray], PlanVerdict]
 _LADDER = (0.7, 0.3, 0.1)
 #: How much of a family's typical size is kept free beyond what the certificate asked for.
 _CUSHION = 0.02
-#: A certified plan is only replaced by a candidate whose cost is lower by this much.
-_WORTHWHILE = 0.04
 #: A certificate may take this many times as long as the longest before it.
 _CAUTION = 1.25
 #: By so much a candidate's cost may fall when a certificate has told what the margins really are.
@@ -151,7 +149,7 @@ class _Search:
 
     def promising(self, cost: float) -> bool:
         """Whether a plan of this cost would replace the best one."""
-        return self.best is None or cost < self.best.cost - _WORTHWHILE
+        return self.best is None or cost < self.best.cost - self.budget.worthwhile
 
     # -- parts ----------------------------------------------------------------------------------------------------
 
