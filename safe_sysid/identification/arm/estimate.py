@@ -259,6 +259,15 @@ def _by_channel(
     )
 
 
+def _spread(residual: FloatArray) -> float:
+    """Standard deviation without outliers: by the median, or the 90th percentile where that is larger.
+
+    Of quantised efforts, and of joints that few motions load, most residuals are next to nothing.
+    """
+    middle, most = np.quantile(np.abs(residual), [0.5, 0.9])
+    return float(max(1.4826 * middle, most / 1.6449))
+
+
 def _reweighted(
     columns: FloatArray,
     target: FloatArray,
@@ -279,8 +288,8 @@ def _reweighted(
         residual = target - columns @ after
         if not weighted:
             return np.ones(channels), roots
-        middle = _by_channel(residual, real, channels, lambda x: float(np.median(np.abs(x))))
-        sigma = np.maximum(1.4826 * middle, floor)
+        middle = _by_channel(residual, real, channels, _spread)
+        sigma = np.maximum(middle, floor)
         # A joint that stands still most of the time has a median of nothing; its mean square speaks then.
         square = _by_channel(residual, real, channels, lambda x: float(np.sqrt(np.mean(x**2))))
         sigma = np.maximum(sigma, 0.05 * square)
