@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from scipy.signal import savgol_filter
 
 from safe_sysid.decimals import at_most
+from safe_sysid.identification.arm.needed_errors import momentum_equations, torque_reach
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import GAP
-from safe_sysid.identification.equations.stream import MomentumStream, default_windows
 from safe_sysid.logs.checks.stamp_checks import good_steps
 from safe_sysid.logs.log import Log, LogError
 from safe_sysid.logs.run import fit_log
@@ -46,7 +46,6 @@ SENSORS = {
 _SMOOTH_S = 0.06  # positions are smoothed over
 _FEWEST = 7  # samples of a smoothing window
 _CUBIC = 3
-_CHUNK = 2000  # samples whose equations are held at once
 
 
 def log_settings(log: Log, model: RobotModel) -> dict[str, Any]:
@@ -106,14 +105,10 @@ def torque_settings(log: Log, model: RobotModel) -> dict[str, Any]:
         raise LogError("--sensor: no momentum equations: expected samples at one rate, without gaps")
     n = model.n
     errors = replace(MeasurementErrors.from_model(model), torque_abs=np.zeros(n), torque_rel=np.zeros(n))
-    stream, most = MomentumStream(model, errors, default_windows(model, errors)), np.zeros(n)
-    for at in range(0, len(log), _CHUNK):
-        rows = stream.push(log.measurements[at : at + _CHUNK], model.arm_prior)
-        if rows is None or not len(rows):
-            continue
-        area = rows.matrix[np.arange(len(rows)), rows.layout.offset.start + rows.joint]
+    most = np.zeros(n)
+    for rows in momentum_equations(model, errors, [log.measurements]):
         torque = (1.0 + fit.gains[rows.joint]) * (rows.matrix @ fit.unknowns)
-        np.maximum.at(most, rows.joint, np.abs(torque - rows.target) / area)
+        np.maximum.at(most, rows.joint, np.abs(torque - rows.target) / torque_reach(rows, errors.torque_rel))
     return {"measurement.torque_abs": _at_least(np.maximum(most, 1e-3), np.zeros(n))}
 
 

@@ -26,7 +26,7 @@ from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.identification.equations.stream import MomentumStream, default_windows
 from safe_sysid.robot.model import RobotModel
 
-__all__ = ["NeededErrors", "NeededErrorsError", "needed_errors"]
+__all__ = ["NeededErrors", "NeededErrorsError", "momentum_equations", "needed_errors", "torque_reach"]
 
 FloatArray = NDArray[np.float64]
 _CHUNK = 2000  # samples whose equations are held at once
@@ -87,7 +87,7 @@ def needed_errors(
     missing, worst, count = np.full(n, np.inf), np.zeros((n, 2)), 0
     for step in range(_ROUNDS):
         missing, count = np.full(n, -np.inf), 0
-        for rows in _equations(model, bare, logs):
+        for rows in momentum_equations(model, bare, logs):
             count += len(rows)
             needed = _needed(rows, theta, errors.torque_rel)
             for j in range(n):
@@ -109,15 +109,18 @@ def needed_errors(
         theta, absolute = _program(np.concatenate(kept), box.mid, scale, n)
     else:
         missing = np.full(n, -np.inf)
-        for rows in _equations(model, bare, logs):
+        for rows in momentum_equations(model, bare, logs):
             np.maximum.at(missing, rows.joint, _needed(rows, theta, errors.torque_rel))
     checked = np.zeros(n)
-    for rows in _equations(model, bare, validation):
+    for rows in momentum_equations(model, bare, validation):
         np.maximum.at(checked, rows.joint, _needed(rows, theta, errors.torque_rel))
     return NeededErrors(errors.torque_rel, np.maximum(missing, 0.0), checked, theta, count, worst)
 
 
-def _equations(model: RobotModel, errors: MeasurementErrors, logs: Sequence[Measurements]) -> Iterator[MomentumRows]:
+def momentum_equations(
+    model: RobotModel, errors: MeasurementErrors, logs: Sequence[Measurements]
+) -> Iterator[MomentumRows]:
+    """Equations of every window length that the identifier uses, a chunk of each log at a time."""
     for log in logs:
         stream = MomentumStream(model, errors, default_windows(model, errors))
         for at in range(0, len(log), _CHUNK):
@@ -126,7 +129,7 @@ def _equations(model: RobotModel, errors: MeasurementErrors, logs: Sequence[Meas
                 yield rows
 
 
-def _reach(rows: MomentumRows, relative: FloatArray) -> FloatArray:
+def torque_reach(rows: MomentumRows, relative: FloatArray) -> FloatArray:
     """(M,) d of equations: by how much their half width grows with a, at least; in their offset's column."""
     area = rows.matrix[np.arange(len(rows)), rows.layout.offset.start + rows.joint]
     return np.asarray(area / (1.0 + relative[rows.joint]))
@@ -134,14 +137,14 @@ def _reach(rows: MomentumRows, relative: FloatArray) -> FloatArray:
 
 def _needed(rows: MomentumRows, theta: FloatArray, relative: FloatArray) -> FloatArray:
     """(M,) a that theta needs in each equation."""
-    return np.asarray((np.abs(rows.matrix @ theta - rows.target) - rows.slack) / _reach(rows, relative))
+    return np.asarray((np.abs(rows.matrix @ theta - rows.target) - rows.slack) / torque_reach(rows, relative))
 
 
 def _sides(
     rows: MomentumRows, theta: FloatArray, middle: FloatArray, scale: FloatArray, relative: FloatArray
 ) -> FloatArray:
     """(M, P + n + 1) the broken sides ``A z - d a_j <= c`` over ``theta = middle + scale z``, in units of d."""
-    reach = _reach(rows, relative)
+    reach = torque_reach(rows, relative)
     sign = np.sign(rows.matrix @ theta - rows.target)
     matrix = sign[:, None] * rows.matrix * scale / reach[:, None]
     error = np.zeros((len(rows), len(relative)))

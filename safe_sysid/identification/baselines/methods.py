@@ -99,11 +99,10 @@ def _friction(model: RobotModel, errors: MeasurementErrors, problem: Regression)
     """(M, F) columns of friction and offsets, beside the nominal ones, as far as the motion tells them apart."""
     layout = model.layout
     blocks = (layout.offset,) if errors.torque_source == "link" else (layout.coulomb, layout.viscous, layout.offset)
-    columns = split(np.arange(layout.size, dtype=np.float64), model.arm_prior)[1]
     kept = problem.payload
     for block in blocks:
         for index in range(*block.indices(layout.size)):
-            trial = np.column_stack([kept, problem.arm[:, np.flatnonzero(columns == index)[0]]])
+            trial = np.column_stack([kept, problem.arm[:, index - 10]])  # they stand behind theta_e's ten
             norm = np.linalg.norm(trial, axis=0)
             if norm[-1] > 0.0 and np.linalg.cond(trial / np.where(norm > 0.0, norm, 1.0)) < _APART:
                 kept = trial
