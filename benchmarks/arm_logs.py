@@ -1,8 +1,8 @@
 """`identify-arm` beside FIGAROH and plain least squares on the same logs, and on ten minutes at 1 kHz.
 
 Arms are off their drawing by 5 to 30 %; torques are Pinocchio's, with friction, rotors, offsets and noise of which the
-drawing knows nothing. Every method gets the same filtered samples and is judged on the same held-out ones. FIGAROH runs
-in a Python of its own: `python3 -m venv V && V/bin/pip install figaroh==1.0.2`, then `--figaroh V/bin/python`.
+drawing knows nothing. Every method gets the same filtered samples and is judged on the same held-out ones. With
+`--figaroh` the first run makes an environment for FIGAROH 1.0.2 in the user's cache folder.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pinocchio as pin
+from peers import arm_arrays, figaroh
 
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.closed_chain import Mechanism
@@ -94,66 +95,14 @@ def least_squares(mechanism, samples, held_out):
     return theta, rms(held_out.torque.ravel() - rows[1] @ theta, samples.q.shape[1])
 
 
-FIGAROH = """
-import json, sys, time, warnings, types
-warnings.simplefilter("ignore")
-import numpy as np, pinocchio as pin
-from figaroh.tools.regressor import build_regressor_basic, get_index_eliminate, build_regressor_reduced
-from figaroh.tools.qrdecomposition import QRDecomposer
-from figaroh.tools.solver import LinearSolver
-from figaroh.identification.identification_tools import get_standard_parameters
-from figaroh.identification.parameter import add_standard_additional_parameters
-with np.load(sys.argv[1]) as f:
-    d = {k: f[k] for k in f}
-model, n = pin.Model(), d["q"].shape[1]
-for j in range(n):
-    joint = (pin.JointModelPrismaticUnaligned if d["sliding"][j] else pin.JointModelRevoluteUnaligned)(d["axis"][j])
-    index = model.addJoint(int(d["parent"][j]) + 1, joint, pin.SE3(d["rotation"][j], d["translation"][j]), str(j))
-    model.appendBodyToJoint(index, pin.Inertia.FromDynamicParameters(d["drawn"][j]), pin.SE3.Identity())
-model.gravity = pin.Motion(np.concatenate([d["gravity"], np.zeros(3)]))
-robot = types.SimpleNamespace(model=model, data=model.createData())
-config = dict(has_friction=True, has_actuator_inertia=True, has_joint_offset=True, is_joint_torques=True,
-              is_external_wrench=False, act_idxv=list(range(n)))
-begin = time.perf_counter()
-W = build_regressor_basic(robot, d["q"], d["qd"], d["qdd"], config)
-names = {str(k): 0.0 for k in range(W.shape[1])}
-out, kept = get_index_eliminate(W, names)
-We, tau = build_regressor_reduced(W, out), d["torque"].T.ravel()
-found = QRDecomposer()
-Wb, _, _, phi = found.double_decomposition(tau, We, kept)
-base = list(found.base_indices)
-Wb = We[:, base]
-ols = np.linalg.lstsq(Wb, tau, rcond=None)[0]
-sigma = np.sqrt(np.mean((tau - Wb @ ols).reshape(n, -1) ** 2, axis=1))
-weighted = LinearSolver("lstsq").solve(Wb / np.repeat(sigma, len(d["q"]))[:, None], tau / np.repeat(sigma, len(d["q"])))
-seconds = time.perf_counter() - begin
-Wo = build_regressor_reduced(build_regressor_basic(robot, d["q_o"], d["qd_o"], d["qdd_o"], config), out)[:, base]
-told = {k: np.sqrt(np.mean((d["torque_o"].T.ravel() - Wo @ x).reshape(n, -1) ** 2, axis=1)).tolist()
-        for k, x in (("FIGAROH OLS", ols), ("FIGAROH WLS", weighted))}
-print(json.dumps({"rms": told, "seconds": seconds}))
-"""
-
-
-def figaroh(python, model, samples, held_out):
+def held_out_by_figaroh(model, samples, held_out):
     """Held-out RMS of FIGAROH's base parameters, plain and weighted by joint, and its time."""
-    kin, layout = model.kinematics, model.layout
-    parts = [com_and_inertia(np.array(model.theta_nominal)[layout.link(j)]) for j in range(model.n)]
-    drawn = np.array([pin.Inertia(*part).toDynamicParameters() for part in parts])
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "samples.npz")
-        np.savez(
-            file, q=samples.q, qd=samples.qd, qdd=samples.qdd, torque=samples.torque,
-            q_o=held_out.q, qd_o=held_out.qd, qdd_o=held_out.qdd, torque_o=held_out.torque,
-            parent=kin.parent, sliding=kin.sliding, axis=kin.axis, rotation=kin.rotation,
-            translation=kin.translation, gravity=kin.gravity, drawn=drawn,
-        )  # fmt: skip
-        done = subprocess.run([python, "-c", FIGAROH, str(file)], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"FIGAROH: {done.stderr[-2000:]}")
-    return json.loads(done.stdout.splitlines()[-1])
+    arrays = arm_arrays(model) | {k: getattr(samples, k) for k in ("q", "qd", "qdd", "torque")}
+    arrays |= {f"{k}_o": getattr(held_out, k) for k in ("q", "qd", "qdd", "torque")}
+    return figaroh("arm", [arrays])[0]
 
 
-def one(name, seed, python):
+def one(name, seed, with_figaroh):
     """All methods on one log: worst over joints of held-out RMS over the least of them, and seconds."""
     model = load_robot(name)
     mechanism = Mechanism.of_robot(model)
@@ -166,8 +115,8 @@ def one(name, seed, python):
     theta, plain = least_squares(mechanism, samples, held_out)
     seconds["least squares"] = time.perf_counter() - begin
     by_method = {"ours": found.rms, "least squares": plain}
-    if python:
-        peer = figaroh(python, model, samples, held_out)
+    if with_figaroh:
+        peer = held_out_by_figaroh(model, samples, held_out)
         by_method |= {k: np.array(v) for k, v in peer["rms"].items()}
         seconds["FIGAROH"] = peer["seconds"]
     best = np.min([v for k, v in by_method.items() if k != "ours"], axis=0)
@@ -246,7 +195,7 @@ def main():
     """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--logs", type=int, default=5, help="of each arm; 0: none")
-    parser.add_argument("--figaroh", metavar="PYTHON", help="a Python that has FIGAROH")
+    parser.add_argument("--figaroh", action="store_true", help="also FIGAROH, in an environment of its own")
     parser.add_argument("--minutes", type=float, default=10.0, help="of the long log; 0: none")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()

@@ -1,11 +1,14 @@
-"""How near the estimate of a log is: beside least squares with friction and Huber's weights, on realistic logs.
+"""How near the estimate of a log is: beside FIGAROH and least squares with friction, on realistic logs.
 
 Each simulated motion is recorded in several ways: by motor torques or behind the gears, at 100 Hz to 1 kHz, with raw or
 low-passed velocities. Torque sensors have a gain that is off by up to 4 %, Gaussian noise of 0.15 N m, and joints
 Coulomb friction as the true arm has it, which is drawn inside the prior. Columns: median error of the payload's mass
 and of m c (largest component), per cent; share of truths within the intervals, within 1.96 standard errors; seconds.
 
-    python benchmarks/estimate.py --robot three_joint --motions 34 --json estimate.json
+    .venv/bin/python benchmarks/estimate.py --motions 34 --seed 1000 --figaroh --json estimate.json
+
+With ``--sensor``: intervals alone, with errors taken from each log as ``identify --sensor`` takes them, beside the
+widths with errors declared that cover the true ones.
 """
 
 from __future__ import annotations
@@ -20,10 +23,12 @@ from typing import Any
 import numpy as np
 import pinocchio as pin
 from numpy.typing import NDArray
+from peers import arm_arrays, figaroh
 from rich.console import Console
 from rich.table import Table
 from scipy.signal import butter, filtfilt, lfilter
 
+from safe_sysid.apps.sensors import SENSORS, log_settings, torque_settings
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.identification.baselines.least_squares import fit_irls, fit_ols
 from safe_sysid.identification.equations.measurements import Measurements
@@ -37,6 +42,7 @@ from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 FloatArray = NDArray[np.float64]
 GAIN, NOISE = 0.04, 0.15
+METHODS = ("best fit", "centre", "least squares", "irls", "FIGAROH, arm as drawn", "FIGAROH, all links")
 #: Sensor, rate in Hz, cut-off of the velocities' filter in Hz (None: raw).
 WAYS = (
     ("motor", 1000, None),
@@ -138,15 +144,30 @@ def record(log: TrueLog, model: RobotModel, way: tuple[str, int, float | None], 
     return Log(model.joint_names, data), declared
 
 
-def textbook(model: RobotModel, log: Log, weights: bool) -> FloatArray:
-    """theta_e (10,) by inverse dynamics: the arm as drawn, payload, friction and offsets fitted, all low-passed."""
-    m, n, layout = log.measurements, model.n, model.layout
-    rate = model.settings.measurement.rate_hz
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """What least squares gets: (K, n) low-passed positions, velocities, accelerations and torques."""
+
+    q: FloatArray
+    qd: FloatArray
+    qdd: FloatArray
+    torque: FloatArray
+
+
+def low_passed(model: RobotModel, log: Log) -> Samples:
+    """At most 100 samples a second below 8 Hz, without the ends; accelerations by central differences."""
+    m, rate = log.measurements, model.settings.measurement.rate_hz
     b, a = butter(4, min(8.0 / (0.5 * rate), 0.9))
-    q, qd, effort = (filtfilt(b, a, x, axis=0) for x in (m.q, m.qd, m.effort))
+    q, qd, torque = (filtfilt(b, a, x, axis=0) for x in (m.q, m.qd, m.effort))
     qdd = np.gradient(qd, m.stamps, axis=0)
     keep = slice(max(1, int(rate // 20)), -max(1, int(rate // 20)), max(1, int(rate // 100)))
-    w = dynamics_of(model.kinematics).torque_regressor(q[keep], qd[keep], qdd[keep], 0.02)
+    return Samples(q[keep], qd[keep], qdd[keep], torque[keep])
+
+
+def textbook(model: RobotModel, samples: Samples, weights: bool) -> FloatArray:
+    """theta_e (10,) by inverse dynamics: the arm as drawn, payload, friction and offsets fitted."""
+    n, layout = model.n, model.layout
+    w = dynamics_of(model.kinematics).torque_regressor(samples.q, samples.qd, samples.qdd, 0.02)
     w = w.reshape(-1, layout.size)
     free = [*range(*layout.payload.indices(layout.size))]
     link = model.settings.measurement.torque_source == "link"
@@ -157,7 +178,7 @@ def textbook(model: RobotModel, log: Log, weights: bool) -> FloatArray:
         for block in (layout.coulomb, layout.viscous, layout.rotor_inertia):
             nominal[block] = 0.0
     nominal[free] = 0.0
-    target = effort[keep].ravel() - w @ nominal
+    target = samples.torque.ravel() - w @ nominal
     columns, used = w[:, free], []
     for k in range(len(free)):  # those that the motion tells apart
         trial = columns[:, [*used, k]]
@@ -173,22 +194,29 @@ def textbook(model: RobotModel, log: Log, weights: bool) -> FloatArray:
     return out
 
 
-def one(model: RobotModel, true: TrueLog, payload: str, way: Any, seed: int) -> dict[str, Any]:
-    """All methods on one log."""
+def for_figaroh(arm: RobotModel, samples: Samples) -> dict[str, Any]:
+    """The same samples and the arm as drawn, as `peer_figaroh.py payload` reads them."""
+    motor = arm.settings.measurement.torque_source != "link"
+    return arm_arrays(arm) | vars(samples) | {"motor": motor}
+
+
+def one(model: RobotModel, true: TrueLog, payload: str, way: Any, seed: int) -> tuple[dict[str, Any], Any, Any]:
+    """What the methods here give on one log; the problem for FIGAROH, and what judges its estimate."""
     recorded, declared = record(true, model, way, seed)
     arm = load_robot(model.name, **declared)
+    samples = low_passed(arm, recorded)
     truth = true.truth[model.layout.payload]
     zero = np.zeros(10)
     held = theta_e_with_payload(model, zero, payload_from_spec(payload)) - theta_e_with_payload(model, zero, NO_PAYLOAD)
     main = 1 + int(np.argmax(np.abs(held[1:4])))
 
-    def error(theta: FloatArray) -> list[float]:
-        return [float(abs((theta[k] - truth[k]) / held[k])) for k in (0, main)]
+    def error(theta: FloatArray | None) -> list[float]:
+        return [np.nan if theta is None else float(abs((theta[k] - truth[k]) / held[k])) for k in (0, main)]
 
     began = time.perf_counter()
     run = run_log(recorded, arm)
     if run.empty or not run.records:
-        return {"way": way, "seed": seed, "status": run.message}
+        return {"way": way, "seed": seed, "status": run.message}, None, None
     proved = time.perf_counter() - began
     last = run.records[-1]
     fitted = with_best_fit(run, recorded, arm)
@@ -206,12 +234,44 @@ def one(model: RobotModel, true: TrueLog, payload: str, way: Any, seed: int) -> 
         "centre": error(last.nominal),
         "best fit": error(final.nominal),
         "seconds": [proved, time.perf_counter() - began - proved],
-        "least squares": error(textbook(arm, recorded, False)),
-        "irls": error(textbook(arm, recorded, True)),
+        "least squares": error(textbook(arm, samples, False)),
+        "irls": error(textbook(arm, samples, True)),
     }
     if fit is not None:
         out["z"] = ((final.nominal - truth) / np.maximum(fit.standard_error, 1e-12)).tolist()
+    return out, for_figaroh(arm, samples), error
+
+
+def seen(model: RobotModel, true: TrueLog, way: Any, seed: int) -> dict[str, Any]:
+    """Intervals of one log whose errors nobody told, and of the same with errors that cover the true ones."""
+    recorded, declared = record(true, model, way, seed)
+    kind = SENSORS["current" if way[0] == "motor" else "joint-torque"]
+    said: dict[str, Any] = {"measurement.torque_source": kind.source, "measurement.torque_rel": kind.relative}
+    said |= log_settings(recorded, load_robot(model.name, **said))
+    said |= torque_settings(recorded, load_robot(model.name, **said))
+    truth = true.truth[model.layout.payload]
+    out: dict[str, Any] = {"way": way, "seed": seed, "torque_abs": said["measurement.torque_abs"]}
+    for name, settings in (("sensor", said), ("declared", declared)):
+        run = run_log(recorded, load_robot(model.name, **settings))
+        last = run.records[-1] if run.records and not run.empty else None
+        out[name] = None if last is None else float(last.upper[0] - last.lower[0])
+        out[f"{name} inside"] = last is not None and bool(np.all((last.lower <= truth) & (truth <= last.upper)))
     return out
+
+
+def tell_seen(records: list[dict[str, Any]]) -> None:
+    """One row for each kind of log."""
+    table = Table(title=f"errors taken from {len(records)} logs")
+    for name in ("sensor", "Hz", "filter, Hz", "logs", "all ten inside", "contradictions", "width / declared, median"):
+        table.add_column(name)
+    for way in WAYS:
+        mine = [r for r in records if r["way"] == way]
+        ratios = [r["sensor"] / r["declared"] for r in mine if r["sensor"] and r["declared"]]
+        cells = (*way, len(mine), sum(r["sensor inside"] for r in mine), sum(r["sensor"] is None for r in mine))
+        table.add_row(*map(str, cells), f"{np.median(ratios):.2f}" if ratios else "")
+    Console().print(table)
+    inside = sum(r["declared inside"] for r in records)
+    print(f"with declared errors all ten intervals hold in {inside} of {len(records)}")
 
 
 def main() -> None:
@@ -222,23 +282,38 @@ def main() -> None:
     parser.add_argument("--motions", type=int, default=8)
     parser.add_argument("--plans", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0, help="of the first motion")
+    parser.add_argument("--figaroh", action="store_true", help="also FIGAROH, in an environment of its own")
+    parser.add_argument("--sensor", action="store_true", help="take the errors from each log; intervals alone")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     model, records = load_robot(options.robot), []
-    for seed in range(options.seed, options.seed + options.motions):
-        true = simulate(model, options.payload, seed, options.plans)
-        for way in WAYS:
-            records.append(one(model, true, options.payload, way, seed))
+    if options.sensor:
+        for seed in range(options.seed, options.seed + options.motions):
+            true = simulate(model, options.payload, seed, options.plans)
+            records += [seen(model, true, way, seed) for way in WAYS]
             if options.json is not None:
                 options.json.write_text(json.dumps(records), encoding="utf-8")
+        tell_seen(records)
+        return
+    for seed in range(options.seed, options.seed + options.motions):
+        true = simulate(model, options.payload, seed, options.plans)
+        told = [one(model, true, options.payload, way, seed) for way in WAYS]
+        records += [record for record, _, _ in told]
+        judged = [case for case in told if case[2] is not None]
+        answers = figaroh("payload", [problem for _, problem, _ in judged]) if options.figaroh and judged else []
+        for (record, _, error), answer in zip(judged, answers, strict=False):
+            record.update({name: error(found["theta"]) for name, found in answer.items()})
+        if options.json is not None:
+            options.json.write_text(json.dumps(records), encoding="utf-8")
     done = [r for r in records if "best fit" in r]
     table = Table(title=f"{options.robot}, {options.payload}: {len(done)} of {len(records)} logs")
     for name in ("method", "mass, median", "mass, 90 %", "m c, median", "m c, 90 %"):
         table.add_column(name)
-    for name in ("best fit", "centre", "least squares", "irls"):
+    for name in (name for name in METHODS if name in done[0]):
         errors = np.array([r[name] for r in done])
-        cells = [f"{100 * np.quantile(errors[:, k], p):.1f} %" for k in (0, 1) for p in (0.5, 0.9)]
-        table.add_row(name, *cells)
+        cells = [f"{100 * np.nanquantile(errors[:, k], p):.1f} %" for k in (0, 1) for p in (0.5, 0.9)]
+        missing = int(np.isnan(errors[:, 0]).sum())
+        table.add_row(name + (f" ({missing} without a solution)" if missing else ""), *cells)
     console = Console()
     console.print(table)
     z = np.abs([r["z"] for r in done if "z" in r])

@@ -3,7 +3,7 @@
     taskset -c 0 python benchmarks/hybrid_tick.py --ticks 20000
 
 Wall time between calls of `HybridResidual.predict`, which knows the desired motion and remembers the ticks before;
-weights are random, which costs the same.
+weights are random, which costs the same. `--write FILE` keeps the model with memory, for `realtime.py run --robots`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from pathlib import Path
 
 import numpy as np
 
+from safe_sysid.learning.neural.file import write_hybrid
 from safe_sysid.learning.neural.models import Learned, Scaling
 from safe_sysid.learning.neural.stepping import HybridResidual, SteppingModel
 from safe_sysid.robot import load_robot
@@ -37,6 +39,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--robot", default="kinova_gen3")
     parser.add_argument("--ticks", type=int, default=20_000)
+    parser.add_argument("--write", type=Path)
     options = parser.parse_args()
     model, rng = load_robot(options.robot), np.random.default_rng(0)
     n, told = model.n, {}
@@ -49,6 +52,8 @@ def main() -> None:
             name, "e2e", 0, tuple(model.joint_names), 1000.0, np.array(model.theta_nominal), scaling,
             {} if network is None else weights(network, n, rng),
         )  # fmt: skip
+        if options.write is not None and network == "lstm":
+            write_hybrid(options.write, learned)
         stepping = SteppingModel(learned, model.kinematics, model.theta_nominal, model.friction_transition_velocity)
         residual, taken = HybridResidual(stepping), np.empty(options.ticks)
         motion = 0.5 * np.sin(1e-3 * np.arange(options.ticks)[:, None] + np.arange(n))

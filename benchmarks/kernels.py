@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,7 @@ from rich.table import Table
 
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.law import ModelInUse
+from safe_sysid.control.law_code import write_law
 from safe_sysid.control.laws import make_law
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.extensions import LAWS
@@ -71,6 +73,13 @@ def peer_model(model: RobotModel) -> pin.Model:
         theta = model.theta_nominal[model.layout.link(j)]
         out.appendBodyToJoint(j + 1, pin.Inertia.FromDynamicParameters(np.array(theta)), pin.SE3.Identity())
     return out
+
+
+def in_c(model: RobotModel) -> float | None:
+    """A tick of the C file of the robust law, s: the least of its self-test's rounds of 10,000; None: no compiler."""
+    with tempfile.TemporaryDirectory() as folder:
+        tested = write_law(model, design_gains(model), Path(folder) / "law")
+    return float(re.findall(r"([0-9]+) ns a tick", tested)[0]) * 1e-9 if tested else None
 
 
 def compare(before: Path, options: argparse.Namespace) -> None:
@@ -161,6 +170,8 @@ def main() -> None:
         law = make_law(name, model, gains)
         step = median(lambda f=law.step: f(0.0, home, 0 * home, reference, in_use), options.runs, 1000)  # type: ignore[misc]
         rows.append((f"one step of the law {name}", step, "pin.rnea once", seconds))
+    if (tick := in_c(model)) is not None:
+        rows.append(("one step of the law robust, as C file", tick, "pin.rnea once", seconds))
     for name in ("open", "six_boxes") if not options.short else ():
         scene = load_scene(name)
         start = scene.start_for(model)

@@ -1,6 +1,7 @@
 """1 kHz over real topics on the wall clock: what the loop keeps, scheduled so or so, on an idle and on a busy machine.
 
     python benchmarks/realtime.py run [--seconds 60] [--json FILE]       # plant and controller; planner and identifier
+    python benchmarks/realtime.py run --load idle --robots kinova_gen3 lip.yaml hybrid.yaml   # feed-forwards
     python benchmarks/realtime.py drives [--seconds 20] [--json FILE]    # what could drive the controller's loop
     python benchmarks/realtime.py table FILE...                          # print what is in files
 
@@ -31,6 +32,8 @@ import numpy as np
 import yaml
 from rich.console import Console
 from rich.table import Table
+
+from safe_sysid.demo.realtime_check import BareLoop
 
 LOADS, SCHEDULINGS = ("idle", "work", "burn"), ("fifo", "normal")
 DRIVES = ("thread", "events", "single", "timer", "multi")
@@ -201,7 +204,9 @@ def burning(processes: int) -> Iterator[None]:
 # -- one measurement --------------------------------------------------------------------------------------------
 
 
-def measure(scheduling: str, load: str, seconds: float, drive: str = "thread", pin: bool = False) -> dict[str, Any]:
+def measure(
+    scheduling: str, load: str, seconds: float, drive: str = "thread", pin: bool = False, robot: str = "kinova_gen3"
+) -> dict[str, Any]:
     """Start, run, stop and read the logs."""
     from safe_sysid.bring_up.domain import own_domain, ros_environment
 
@@ -214,7 +219,7 @@ def measure(scheduling: str, load: str, seconds: float, drive: str = "thread", p
         foreman = None
         try:
             for name in names:
-                parameters = _parameters(name, scheduling, directory, pin)
+                parameters = {"robot": robot, **_parameters(name, scheduling, directory, pin)}
                 nodes[name] = Node(name, parameters, directory, environment, drive)
             for node in nodes.values():  # the controller when it has seen the arm and is active
                 node.await_ready(400.0)
@@ -235,6 +240,7 @@ def measure(scheduling: str, load: str, seconds: float, drive: str = "thread", p
     granted = {name: foreman.value(name, "scheduling") for name in ("plant", "controller")}
     return {
         "drive": drive,
+        "robot": robot,
         "scheduling": scheduling,
         "load": load,
         "granted": granted,
@@ -314,24 +320,11 @@ def _stolen() -> float:
 
 def bare_thread(seconds: float) -> dict[str, Any]:
     """How late a thread wakes up that does nothing else: the floor below everything here, us."""
-    priority = os.sched_get_priority_max(os.SCHED_FIFO) // 2
-    try:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
-        scheduled = f"SCHED_FIFO {priority}"
-    except OSError:
-        scheduled = "normal"
-    late, due = [], time.monotonic_ns() + 1_000_000
-    try:
-        for _ in range(round(1000 * seconds)):
-            if (wait := due - time.monotonic_ns()) > 0:
-                time.sleep(1e-9 * wait)
-            late.append(1e-3 * max(time.monotonic_ns() - due, 0))
-            due = max(due + 1_000_000, time.monotonic_ns())
-    finally:
-        if scheduled != "normal":
-            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-    values = np.array(late)
-    return {**_quantiles(values), "later_than_500us_percent": 100.0 * float(np.mean(values > 500.0)), "as": scheduled}
+    with BareLoop(seconds) as loop:
+        pass
+    values = 1e6 * loop.late
+    later = 100.0 * float(np.mean(values > 500.0))
+    return {**_quantiles(values), "later_than_500us_percent": later, "as": loop.scheduling}
 
 
 # -- tables -----------------------------------------------------------------------------------------------------
@@ -347,7 +340,8 @@ def show(record: dict[str, Any], console: Console) -> None:
     table = Table(title=title)
     for name in ("drive", "scheduling", "load", "ticks", "> 1.5 ms", "period p99 / 99.9 / max", "latency p50 / p99"):
         table.add_column(name + (" ms" if "/" in name else ""), justify="right")
-    for name in ("99.9 / max", "compute p50 / p99", "controller, plant CPU", "stolen", "plans, boxes", "states"):
+    last = ("controller, plant CPU", "stolen", "plans, boxes", "states", "robot", "feed-forward late")
+    for name in ("99.9 / max", "compute p50 / p99", *last):
         table.add_column(name, justify="right")
     for row in rows:
         if "error" in row:
@@ -363,6 +357,7 @@ def show(record: dict[str, Any], console: Console) -> None:
             _ms(compute, "p50", "p99"), f"{cpu['controller']:.0f} %, {cpu['plant']:.0f} %",
             f"{row['stolen_percent']:.2f} %", f"{row['plans']}, {row['updates']}",
             ", ".join(f"{state} {100.0 * share:.0f} %" for state, share in row["states"].items()),
+            Path(row["robot"]).stem, row["diagnostics"].get("count: feed-forward late", "0"),
         )  # fmt: skip
     console.print(table)
 
@@ -382,6 +377,7 @@ def main() -> int:
         command.add_argument("--seconds", type=float, default=seconds, help="per row (default: %(default)g)")
         command.add_argument("--scheduling", nargs="+", choices=SCHEDULINGS, default=SCHEDULINGS)
         command.add_argument("--load", nargs="+", choices=LOADS, default=LOADS if name == "run" else ("idle", "burn"))
+        command.add_argument("--robots", nargs="+", default=["kinova_gen3"], metavar="NAME|FILE", help="a row for each")
         command.add_argument("--pin", action="store_true", help="plant and controller each on a core of its own")
         command.add_argument("--json", type=Path, default=None)
         if name == "drives":
@@ -403,15 +399,16 @@ def main() -> int:
         "rows": [],
     }
     cases = [
-        (drive, scheduling, load)
+        (drive, scheduling, load, robot)
         for load in options.load
         for scheduling in options.scheduling
         for drive in getattr(options, "drives", ("thread",))
+        for robot in options.robots
     ]
-    for drive, scheduling, load in cases:
-        console.print(f"{drive}, {scheduling}, {load}: {options.seconds:g} s")
+    for drive, scheduling, load, robot in cases:
+        console.print(f"{drive}, {scheduling}, {load}, {robot}: {options.seconds:g} s")
         try:
-            row = measure(scheduling, load, options.seconds, drive, options.pin)
+            row = measure(scheduling, load, options.seconds, drive, options.pin, robot)
         except Exception as error:  # a drive that does not answer must not cost the other rows
             row = {"drive": drive, "scheduling": scheduling, "load": load, "error": f"{type(error).__name__}: {error}"}
         record["rows"].append(row)

@@ -2,6 +2,9 @@
 
     ros2 launch safe_sysid real_arm.launch.py robot:=my_arm.yaml driver_stops_without_commands:=yes
 
+A robot file with ``controller.interface: trajectory`` sends to a joint_trajectory_controller instead, which needs no
+such word: what it was sent ends at rest.
+
 Nothing is commanded before ``ros2 lifecycle set /controller activate``, which is refused, with reasons, until
 measurements, limits and start pose check out, and until you say that the arm stops when commands do: ros2_control's
 forward_command_controller keeps the last torque for ever. Then the arm is held, and moves from ``/planner/start`` on.
@@ -19,6 +22,7 @@ from launch.actions import DeclareLaunchArgument, LogInfo, OpaqueFunction
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from safe_sysid_launch.arguments import boolean, declare, text
+from safe_sysid_launch.arm_files import Arm
 from safe_sysid_launch.declarations import UNKNOWN_TIMEOUT, refuse_simulated, why_not_commanded
 from safe_sysid_launch.managed import arm_of, command_guard, environment, managed_nodes, picture, record
 
@@ -54,6 +58,16 @@ ARGUMENTS = [
         description="topic of the commands (std_msgs/Float64MultiArray), where it is not NAME/commands",
     ),
     DeclareLaunchArgument(
+        "trajectory_controller",
+        default_value="joint_trajectory_controller",
+        description="controller.interface: trajectory: name of the arm's controller; takes NAME/joint_trajectory",
+    ),
+    DeclareLaunchArgument(
+        "trajectory_command",
+        default_value="",
+        description="topic of the trajectories (JointTrajectory), where it is not NAME/joint_trajectory",
+    ),
+    DeclareLaunchArgument(
         "controller_manager",
         default_value="controller_manager",
         description="name of the controller manager, asked to deactivate the effort controller when commands cease",
@@ -68,6 +82,8 @@ def start(context: LaunchContext) -> list[Any]:
     """Three nodes between two topics of the driver, and who deactivates its effort controller when commands cease."""
     arm = arm_of(context)
     refuse_simulated(arm, text(context, "simulated_declarations") == "accept")
+    if arm.settings.controller.interface == "trajectory":
+        return _follower(context, arm)
     own, controller = text(context, "effort_command"), text(context, "effort_controller")
     command = own or f"{controller}/commands"
     stops = text(context, "driver_stops_without_commands") == "yes"
@@ -84,6 +100,19 @@ def start(context: LaunchContext) -> list[Any]:
     )
     begin = [order, *remarks, *environment(lockstep=False)]
     return [*begin, *guard, *record(context), *nodes, *picture(context, arm, measured=remappings[0][1])]
+
+
+def _follower(context: LaunchContext, arm: Arm) -> list[Any]:
+    """The same for an arm that follows trajectories by itself: what it was sent ends at rest, so nobody watches it."""
+    topic = text(context, "trajectory_command") or f"{text(context, 'trajectory_controller')}/joint_trajectory"
+    measured = text(context, "joint_states")
+    nodes = managed_nodes(
+        context,
+        remappings=[("joint_states", measured), ("trajectory_command", topic)],
+        parameters={"planner": {"start_on_activation": False}},
+    )
+    told = LogInfo(msg=f"trajectories go to {topic}, within the tube that controller.tube of {arm.file} declares")
+    return [told, *environment(lockstep=False), *record(context), *nodes, *picture(context, arm, measured=measured)]
 
 
 def generate_launch_description() -> LaunchDescription:

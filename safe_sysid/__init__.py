@@ -1,28 +1,12 @@
 """Provably safe online system identification for robot arms; :mod:`safe_sysid.api` says what can be called."""
 
+# ruff: noqa: F405
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from safe_sysid.api import (
-        Arm,
-        Intervals,
-        Log,
-        Motion,
-        Run,
-        SafeSysIdError,
-        Verdict,
-        certify,
-        excite,
-        identify,
-        load_arm,
-        log_from_arrays,
-        plan,
-        read_log,
-        simulate,
-        verify,
-    )
+    from safe_sysid.api import *  # noqa: F403
 
 __all__ = [
     "Arm",

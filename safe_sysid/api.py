@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from rich.console import Console
 
 from safe_sysid.apps.identify_log import PROVED, identify_log
@@ -22,6 +22,7 @@ from safe_sysid.apps.plan import PlannedMotion, go, goals_of, write_motion
 from safe_sysid.apps.plan import excite as _excite
 from safe_sysid.apps.verify.verification import Answer, Verification
 from safe_sysid.control.design import design_gains
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.decimals import estimate_text
 from safe_sysid.errors import SafeSysIdError
@@ -31,10 +32,9 @@ from safe_sysid.logs.bounds_file import bounds_box, read_bounds
 from safe_sysid.logs.checks.checks import check_log
 from safe_sysid.logs.formats.reading import load_log, reading_of
 from safe_sysid.logs.log import Log, LogError
-from safe_sysid.logs.online.certify import CertificateWriter
 from safe_sysid.planning.certification.certificate import PlanCertificate, start_check
 from safe_sysid.planning.planner import Planner, PlannerOptions
-from safe_sysid.report.identification.output import assemble_result, write_all
+from safe_sysid.report.identification.output import write_all
 from safe_sysid.report.identification.result import IdentificationResult, payload_alone
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
@@ -42,27 +42,6 @@ from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scenes.scene import load_scene
 from safe_sysid.trajectories.plan import Plan
 from safe_sysid.trajectories.quintic import QuinticTrajectory
-
-__all__ = [
-    "Arm",
-    "Intervals",
-    "Log",
-    "Motion",
-    "Run",
-    "SafeSysIdError",
-    "Verdict",
-    "certify",
-    "excite",
-    "identify",
-    "load_arm",
-    "log_from_arrays",
-    "plan",
-    "read_log",
-    "simulate",
-    "verify",
-]
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -317,16 +296,11 @@ def identify(
     if wrong and not force:
         raise LogError(f"{'; '.join(wrong)} (force=True goes on all the same)")
     proved, out = chosen in PROVED and not wrong, None if folder is None else Path(folder)
-    certificates = None
+    kind = "guaranteed" if proved else "forced" if wrong else "estimate"
     if out is not None:
         out.mkdir(parents=True)
-        certificates = CertificateWriter(out, model, errors, chosen, None) if proved else None
-    done = identify_log(log, model, errors, chosen, certificates=certificates)
-    result = assemble_result(
-        model, log, done, findings, chosen, "a log", None, proved, None, certificates, {"identify": done.seconds}
-    )  # fmt: skip
+    done, result = identify_log(log, model, errors, chosen, kind, findings, "a log", out)
     if out is not None:
-        kind = "guaranteed" if proved else "forced" if wrong else "estimate"
         write_all(out, result, model, log, done, kind, f"safe-sysid verify {out}")
     if result.status != "ok":
         raise LogError(f"{result.status.replace('_', ' ')}: {result.message}")

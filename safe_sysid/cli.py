@@ -23,6 +23,7 @@ COMMANDS = (
     "identify-arm",
     "learn",
     "errors",
+    "tube",
     "tare",
     "verify",
     "report",
@@ -30,6 +31,7 @@ COMMANDS = (
     "campaign",
     "experiment",
     "dynamics",
+    "realtime-check",
     "config",
 )
 

@@ -31,6 +31,8 @@ __all__ = [
 Number = float | Fraction
 #: Of the larger end: how many digits an interval shows at most, and one of width zero.
 _MOST_DIGITS, _POINT_DIGITS = 13, 6
+#: An end has no more digits than so many, as long as the width has at least so many.
+_PLENTY, _FEWEST = 4, 2
 
 
 def at_least(value: Number, digits: int = 3, scale: int | Fraction = 1, places: int | None = None) -> str:
@@ -65,7 +67,8 @@ def interval_text(
     Args:
         lower: may be ``-inf``.
         upper: >= lower, may be ``inf``.
-        digits: of the width: 2 is a step of a hundredth to a tenth of it.
+        digits: of the width: 2 is a step of a hundredth to a tenth of it. Of three or more those are left out that
+            come after the fourth digit of the larger end, as long as the width has two.
         scale: of the unit that is shown.
         places: behind the point, instead of digits of the width.
 
@@ -193,7 +196,9 @@ def _on_one_step(
     if places is not None:
         power = -places
     elif len(ends) == 2 and ends[0] < ends[1]:
-        power = max(_power(ends[1] - ends[0]) + 1 - digits, size + 1 - _MOST_DIGITS)
+        width = _power(ends[1] - ends[0])
+        enough = min(size + 1 - _PLENTY, width + 1 - _FEWEST)
+        power = max(width + 1 - digits, size + 1 - _MOST_DIGITS, enough if digits > _FEWEST else size - _MOST_DIGITS)
     else:
         power = size + 1 - _POINT_DIGITS if largest else 0
     scientific = places is None and (size < -4 or (power > 0 and size >= 6))

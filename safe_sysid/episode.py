@@ -19,12 +19,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from safe_sysid.control.controller import Controller, ControllerState
 from safe_sysid.control.design import check_acceleration, design_gains
 from safe_sysid.control.feed_forwards import make_added_torque
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.decimals import width_at_most
 from safe_sysid.errors import PlanError
 from safe_sysid.identification.diagnosis.narrowed import why_taught_nothing
@@ -46,8 +47,6 @@ from safe_sysid.simulation.plant import Plant
 from safe_sysid.trajectories.plan import Plan
 
 __all__ = ["Episode", "EpisodeResult"]
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass

@@ -13,8 +13,8 @@ import math
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ParameterError
 
 __all__ = [
@@ -37,8 +37,6 @@ _EPS = 2.0**-52
 _TINY = 1e-300
 #: 2 pi from below and above: range reduction must not trust one float.
 _PI_LO, _PI_HI = math.nextafter(math.pi, 0.0), math.nextafter(math.pi, 4.0)
-
-FloatArray = NDArray[np.float64]
 
 
 @njit(cache=True)

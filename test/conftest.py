@@ -94,22 +94,23 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """With `-n auto` two to four workers: every one compiles and holds kernels of its own."""
-    return min(max(2, os.cpu_count() or 2), 4)
+    """With `-n auto` one for each of two to four cores, and one for the tests with nodes, which mostly wait."""
+    return min(max(2, os.cpu_count() or 2), 4) + 1
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Keep tests of one file together where there are several workers: they share fixtures.
 
-    Those that start nodes come one after the other in one worker: two sets of nodes would only slow each other down.
+    Those that start nodes come one after the other in one worker: ports in shared memory are the whole machine's, and
+    what a killed node of another set left there would be taken for what the demo left.
     """
     alone = item.get_closest_marker("ros") is not None
     item.add_marker(pytest.mark.xdist_group("ros" if alone else item.path.name))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out slow tests unless asked for by `--all`, by `-m` or by name; those with nodes begin."""
-    items.sort(key=lambda item: item.get_closest_marker("ros") is None)
+    """Leave out slow tests unless asked for by `--all`, by `-m` or by name; those with nodes begin, then the types."""
+    items.sort(key=lambda item: (item.get_closest_marker("ros") is None, item.path.name != "test_style.py"))
     if _runs_slow(config):
         return
     slow = [item for item in items if item.get_closest_marker("slow")]

@@ -14,6 +14,14 @@ from safe_sysid.identification.equations.measurements import Measurements, Run
 from safe_sysid.identification.equations.momentum import RowSource
 from safe_sysid.studies.campaign.rotor_bodies import RotorBodies
 
+#: Declared errors.
+CASES = {
+    "exact": {},
+    "everything": {
+        "position": 1e-5, "velocity": 1e-3, "stamp": 1e-7, "torque_bias": 0.1, "torque_abs": 0.01, "torque_rel": 0.01,
+    },
+}  # fmt: skip
+
 
 class Attack:
     """A random arm and log; true times, states, torques, from which measurements with any admissible error follow."""

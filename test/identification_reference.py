@@ -185,21 +185,40 @@ def reference_row(kin, box, e, data, first, last, ramp):
         if e.jerk is not None:
             acc = np.minimum(acc, (np.abs(qd[k + 1] - qd[k]) + 2 * dv) / (h * (1 - ratio)) + 0.5 * e.jerk * longest)
         rho_q = 2 * dq / h + (np.abs(by_q) + 2 * dq / h) * ratio / (1 - ratio)
-        rho_v = 0.25 * acc * longest
-        if e.jerk is not None:
-            rho_v = np.minimum(rho_v, e.jerk * longest**2 / 12)
-        rho_v = rho_v + dv
-        use = rho_q <= rho_v
-        u, rho = np.where(use, by_q, by_v), np.where(use, rho_q, rho_v)
+
+        def velocities(acc):
+            rho_v = 0.25 * acc * longest
+            if e.jerk is not None:
+                rho_v = np.minimum(rho_v, e.jerk * longest**2 / 12)
+            rho_v = rho_v + dv
+            use = rho_q <= rho_v
+            u, rho = np.where(use, by_q, by_v), np.where(use, rho_q, rho_v)
+            reach = 0.5 * acc * longest
+            sign = np.where(
+                np.abs(u) - rho - reach > e.transition,
+                np.sign(u),
+                np.where(np.abs(by_v) - dv - reach > e.transition, np.sign(by_v), 0.0),
+            )
+            return u, rho, sign
+
+        u, rho, sign = velocities(acc)
+        if e.torque_source != "link" and e.effort == "held" and e.torque_delay + e.torque_jitter == 0 and np.all(sign):
+            least, speed = box.lower[12 * n : 13 * n], np.abs(u) + rho
+
+            def over(force):
+                return np.sqrt(np.sum(force**2 / least) / least)
+
+            loose, acc = over(half[k + 1]), np.array(acc)
+            for _ in range(2):
+                v = speed + 0.5 * acc * longest
+                force = (1 + e.gravity_relative) * leibniz.f1(v, v, acc) + fv * acc + leibniz.p2(v, v, acc, v, acc)
+                force = force + leibniz.p1(v, acc, zero) + leibniz.p1(loose, v, zero)
+                mean = (np.abs(qd[k + 1] - qd[k]) + 2 * dv) / (h * (1 - ratio))
+                acc = np.minimum(acc, mean + 0.5 * longest * over(force) + 2 * loose)
+            u, rho, sign = velocities(acc)
         w = 0.5 * acc * longest + rho
         v = np.abs(u) + w
         x, x1 = 0.5 * v * longest + dq, acc * longest**2 / 12 + dq
-        reach = 0.5 * acc * longest
-        sign = np.where(
-            np.abs(u) - rho - reach > e.transition,
-            np.sign(u),
-            np.where(np.abs(by_v) - dv - reach > e.transition, np.sign(by_v), 0.0),
-        )
         tau, noise = middle[k + 1], half[k + 1]
         loose = noise
         if e.effort == "sampled":

@@ -22,7 +22,7 @@ from typing import Any
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from rclpy.context import Context
-from rclpy.executors import SingleThreadedExecutor
+from rclpy.experimental import EventsExecutor
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 
@@ -234,7 +234,7 @@ class Probe:
         self._context = Context()
         rclpy.init(context=self._context, signal_handler_options=SignalHandlerOptions.NO, args=["--ros-args"])
         self.node = Node("probe", context=self._context, use_global_arguments=False, enable_rosout=False)
-        self._executor = SingleThreadedExecutor(context=self._context)
+        self._executor = EventsExecutor(context=self._context)
         self._executor.add_node(self.node)
         self.diagnostics: dict[str, DiagnosticStatus] = {}
         self.listen(DiagnosticArray, "/diagnostics", self._on_diagnostics, 50)

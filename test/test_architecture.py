@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.util
 import os
 import re
@@ -196,6 +197,7 @@ def test_settings_are_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert list(violations(reader)) == []
 
 
+@functools.cache
 def sections() -> dict[str, tuple[str, set[str]]]:
     """Each section of a robot's file: the room that declares it, and its keys."""
     from safe_sysid.robot.config import Settings
@@ -212,9 +214,10 @@ def upward_reads(path: Path) -> Iterator[str]:
     """Reads of a section that a room declares which comes later: ``settings.planner``, ``s.planner.t_p``."""
     room, declared = room_of(path), sections()
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    keys = {id(node.value): node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    for node in ast.walk(tree):
-        if not (isinstance(node, ast.Attribute) and node.attr in declared):
+    attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    keys = {id(node.value): node.attr for node in attributes}
+    for node in attributes:
+        if node.attr not in declared:
             continue
         owner, its_keys = declared[node.attr]
         of = getattr(node.value, "attr", getattr(node.value, "id", ""))
@@ -225,9 +228,9 @@ def upward_reads(path: Path) -> Iterator[str]:
 
 def test_no_room_reads_the_settings_of_a_later_one() -> None:
     """But for the robot, which reads the file, checks its parts against each other and says what it declares."""
-    found = [text for path in modules() if room_of(path) != "robot" for text in upward_reads(path)]
-    assert found == []
-    robots = {text.partition(":")[0] for path in modules() for text in upward_reads(path)}
+    found = [(room_of(path), text) for path in modules() for text in upward_reads(path)]
+    assert [text for room, text in found if room != "robot"] == []
+    robots = {text.partition(":")[0] for _, text in found}
     assert robots <= {"safe_sysid/robot/config.py", "safe_sysid/robot/model.py"}
 
 
@@ -311,6 +314,40 @@ assert not leaked, leaked
         [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, env=dict(os.environ), timeout=240
     )
     assert result.returncode == 0, result.stderr
+
+
+def reached(*names: str) -> set[str]:
+    """Modules that these import, and those import, as far as it goes."""
+    files = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in modules()
+    }
+    found, waiting = set(), list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            named = {part for _, whole in imports(files[name]) for part in (whole, whole.rpartition(".")[0])}
+            waiting += named & set(files)
+    return found
+
+
+def test_the_campaigns_simulator_shares_no_dynamics_code() -> None:
+    """What moves the campaign's arms is Pinocchio's; of ours it reaches names, files, settings and conversions."""
+    campaign = "safe_sysid.studies.campaign"
+    simulator = reached(f"{campaign}.plant", f"{campaign}.simulation", f"{campaign}.rotor_bodies")
+    rooms = (
+        "dynamics",
+        "trajectories",
+        "identification",
+        "reachability",
+        "planning",
+        "control",
+        "simulation",
+        "learning",
+    )
+    ours = {x for x in simulator if x.split(".")[1] in rooms and not x.endswith(".settings") and x.count(".") > 1}
+    assert ours == set()
+    assert "safe_sysid.dynamics" in reached("safe_sysid.identification.arm.intervals")
 
 
 def test_state_machines_of_nodes_have_no_clock() -> None:

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from identification_plant import noisy, simulate, wavy_plans
+from scipy.optimize import linprog
 
 from safe_sysid.cli import main
-from safe_sysid.identification.arm.intervals import empty_handed
+from safe_sysid.dynamics import dynamics_of
+from safe_sysid.identification.arm.intervals import base_of, empty_handed
 from safe_sysid.identification.certificates.arm_file import read_arm_certificate
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.logs.formats.npz import write_log
@@ -64,6 +67,38 @@ def test_lower_and_upper_hold_the_truth_and_are_verified(
     said = capsys.readouterr().out
     assert "PASS: safe_sysid/arm-certificate/1 of three_joint" in said
     assert "assumed: nothing in the hand but what always is, in log_1.npz, log_2.npz" in said
+
+
+def test_the_controllers_box_holds_what_moves_as_the_true_arm_and_is_narrower(outcome) -> None:
+    out, theta, _ = outcome
+    found, drawn = load_robot(out / "robot.yaml"), load_robot("three_joint")
+    box, hand, base = found.arm_prior, found.layout.payload, base_of(drawn).matrix
+    lower, upper = box.lower.copy(), box.upper.copy()
+    lower[hand] = upper[hand] = theta[hand]
+    program = {"c": 0.0 * theta, "A_eq": base, "bounds": np.stack([lower, upper], axis=1)}
+    assert linprog(b_eq=base @ theta, **program).status == 0
+    moved = theta.copy()
+    moved[found.layout.coulomb] += 0.3 * box.rad[found.layout.coulomb] + box.upper[found.layout.coulomb]
+    assert linprog(b_eq=base @ moved, **program).status == 2
+    rng = np.random.default_rng(1)
+    torque = np.abs(dynamics_of(drawn.kinematics).torque_regressor(*rng.normal(size=(3, 200, 3))))
+    torque[..., hand] = 0.0
+    assert np.all((torque @ box.rad).max(axis=0) < 0.75 * (torque @ drawn.arm_prior.rad).max(axis=0))
+
+
+@pytest.mark.parametrize("key", ["viscous", "link_upper"])
+def test_an_interval_of_the_robot_file_that_is_not_proved_is_found(outcome, tmp_path: Path, capsys, key: str) -> None:
+    shutil.copytree(outcome[0], tmp_path / "copy")
+    path = tmp_path / "copy" / "robot.yaml"
+    content = yaml.safe_load(path.read_text())
+    proved = content["joints"]["shoulder"]["proved"]
+    if key == "viscous":
+        proved[key] = [proved[key][0], proved[key][1] - 1e-9]
+    else:
+        proved[key] = [x - 1e-9 * (k == 9) for k, x in enumerate(proved[key])]
+    path.write_text(yaml.safe_dump(content))
+    assert main(["verify", str(tmp_path / "copy"), "--robot", "three_joint"]) == 1
+    assert "FAIL: robot.yaml: parameter" in capsys.readouterr().out
 
 
 def better(result: dict) -> None:

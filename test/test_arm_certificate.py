@@ -51,8 +51,9 @@ def test_an_honest_certificate_is_proved_by_other_code(honest):
     assert np.all((arrays["lower"] <= found.lower) & (found.lower <= truth))
     assert np.all((truth <= found.upper) & (found.upper <= arrays["upper"]))
     wide = np.abs(arrays["combinations"]) @ (arrays["box_upper"] - arrays["box_lower"])
-    # Remainders of the checker are of its own, finer code: what is published is wider, by less than a thousandth.
-    assert np.all(arrays["upper"] - found.upper <= 1e-3 * (found.upper - found.lower))
+    # Torques err by exactly what is declared: what is left of a row is remainder, and room for rounding, of which the
+    # checker has less.
+    assert np.all(arrays["upper"] - found.upper <= 2e-2 * (found.upper - found.lower))
     assert np.median((found.upper - found.lower) / wide) < 0.5
 
 
@@ -77,7 +78,7 @@ def forged(path, folder, arrays=None, header=None):
 
 def tighter(content):
     width = content["upper"] - content["lower"]
-    content["upper"][0] -= 1e-3 * width[0]
+    content["upper"][0] -= 2e-2 * width[0]  # more than the checker's rows are finer by, which it may well prove
 
 
 def changed(name, change):

@@ -8,7 +8,8 @@ import pytest
 from certificate_support import random_log, random_model
 from test_campaign_attack import MUTATIONS, narrower, noticed, share_of_the_measured, without
 
-from safe_sysid.identification.arm import intervals
+from safe_sysid.identification.arm import control_box, intervals
+from safe_sysid.identification.arm.control_box import exchanges
 from safe_sysid.identification.arm.intervals import ArmIntervalsError, arm_intervals, base_of
 from safe_sysid.identification.bounds.feasible_set import FeasibleSet
 from safe_sysid.identification.equations import momentum
@@ -35,6 +36,13 @@ def test_nothing_gets_out_of_honest_intervals():
     assert summarise(results)["median_width"] < 0.9
 
 
+def test_a_wrong_exchange_of_bodies_between_links_is_found(monkeypatch):
+    monkeypatch.setattr(
+        control_box, "exchanges", lambda kin: np.where(exchanges(kin) < 0.0, 1.05, 1.0) * exchanges(kin)
+    )
+    assert [r for r in trials(2, {"fixed": {"joints": 3}}, 40) if not is_sound(r)] != []
+
+
 def test_logs_tell_more_together_and_each_bound_stands_on_its_multipliers():
     model, theta, logs = arm()
     errors, base, box = MeasurementErrors.from_model(model), base_of(model), model.arm_prior
@@ -57,6 +65,13 @@ def test_logs_tell_more_together_and_each_bound_stands_on_its_multipliers():
             proved = y @ target + sign * (np.abs(y) @ slack) + rest @ box.mid + sign * (np.abs(rest) @ box.rad)
             room = 3e-7 * (np.abs(c) @ (box.upper - box.lower))
             assert -1e-12 <= sign * (bound - proved) <= room
+    far = theta + 0.2 * box.rad * np.resize([1.0, -1.0], theta.size)  # beyond what is proved of some
+    law = control_box.control_box(both, model, far)
+    own = np.setdiff1d(np.arange(theta.size), np.arange(theta.size)[model.layout.payload])
+    assert np.all((law.box.lower[own] <= far[own]) & (far[own] <= law.box.upper[own]))
+    proved = [x.box for x in control_box.control_boxes(both, model, far)]
+    assert any(np.any((far[own] < x.lower[own]) | (x.upper[own] < far[own])) for x in proved)
+    assert any(np.all((law.box.lower <= x.lower) & (x.upper <= law.box.upper)) for x in proved)
 
 
 def test_of_long_logs_short_windows_are_taken_from_the_beginning(monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 from identification_plant import exciting_plans, simulate
 
 from safe_sysid.identification.equations.measurements import Measurements
-from safe_sysid.identification.estimates import body_margin
+from safe_sysid.identification.estimates.projected import body_margin
 from safe_sysid.logs.log import Log
 from safe_sysid.logs.run import LogRun, run_log, with_best_fit
 from safe_sysid.robot.loading import load_robot

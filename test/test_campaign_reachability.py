@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 
+import command_support
 import mpmath
 import numpy as np
 import pytest
@@ -13,7 +14,6 @@ from reachability_mutants import fresh_modules, replace, set_everywhere
 from rich.console import Console
 
 from safe_sysid.commands import campaign as command
-from safe_sysid.commands.arguments import OneLineParser
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.frames import forward_kinematics
@@ -371,16 +371,12 @@ def test_rounding_decides_nothing():
 
 
 def run_command(*arguments):
-    parser = OneLineParser(prog="safe-sysid campaign")
-    command.configure(parser)
-    return command.run(parser.parse_args(["reachability", *map(str, arguments)]))
+    return command_support.called(command, "reachability", *arguments)
 
 
 @pytest.fixture
 def here(monkeypatch):
-    monkeypatch.setattr(runner, "in_processes", lambda campaign, indices, jobs: in_this_process(campaign, indices))
-    for name in runner.THREAD_VARIABLES:
-        monkeypatch.setenv(name, "1")
+    command_support.in_this_process(monkeypatch)
 
 
 def test_the_command_runs_goes_on_and_repeats(here, tmp_path, capsys):

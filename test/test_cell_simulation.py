@@ -27,7 +27,11 @@ from safe_sysid.studies.experiments.interfaces import Cell, Driver, Phase
 
 @pytest.mark.parametrize(
     ("name", "seed", "mode"),
-    [("a", 0, "corner"), pytest.param("b", 1, "uniform", marks=pytest.mark.slow), ("c", 2, "corner")],
+    [
+        pytest.param("a", 0, "corner", marks=pytest.mark.slow),
+        pytest.param("b", 1, "uniform", marks=pytest.mark.slow),
+        ("c", 2, "corner"),
+    ],
 )
 def test_a_controller_that_knows_the_truth_succeeds(name: str, seed: int, mode: str) -> None:
     """Fairness of the scenes: what fails in them fails for what it does not know."""

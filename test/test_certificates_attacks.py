@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import shutil
+from functools import partial
 
 import numpy as np
 import pytest
 from certificate_support import forge, random_log, random_model, write_chain, write_chain_with_tare
+from command_support import called
 
 from safe_sysid.apps.verify.verification import Verification
 from safe_sysid.commands import verify
@@ -181,10 +182,7 @@ def folder(arm, tmp_path, monkeypatch):
     return tmp_path / "run"
 
 
-def call(*arguments):
-    parser = argparse.ArgumentParser()
-    verify.configure(parser)
-    return verify.run(parser.parse_args([str(x) for x in arguments]))
+call = partial(called, verify)
 
 
 def test_nothing_in_a_directory_is_skipped(folder, capsys):

@@ -238,6 +238,7 @@ def test_useless_multipliers_prove_the_box_and_negative_ones_nothing():
 
 ALLOWED = {
     "safe_sysid", "safe_sysid.errors", "safe_sysid.input_limits", "safe_sysid.whole_files", "safe_sysid.intervals",
+    "safe_sysid.core.arrays",
     "safe_sysid.core.layout",  # the order of parameters: what their names mean, nothing that is computed from them
     "safe_sysid.robot.config", "safe_sysid.robot.model", "safe_sysid.robot.parameters", "safe_sysid.robot.unknowns",
     "safe_sysid.robot.identity", "safe_sysid.identification.digest",

@@ -14,7 +14,7 @@ from safe_sysid.control.gains import ControllerGains
 from safe_sysid.nodes.common.answers import NOT_AWAITED, BoundsAnswer, JointSample, MessageRefusedError, PlanAnswer
 from safe_sysid.nodes.common.time_base import TimeBase
 from safe_sysid.nodes.controller.session import ControlSession
-from safe_sysid.nodes.controller.tick_log import TickLog
+from safe_sysid.nodes.controller.tick_log import TorqueTickLog
 from safe_sysid.nodes.controller.timing import LockstepControlTiming, RealTimeControlTiming
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.trajectories import QuinticTrajectory
@@ -72,7 +72,7 @@ class Node:
         if lockstep:
             timing = LockstepControlTiming(TIMES, await_plans, await_bounds)
         self.session = ControlSession(
-            self.core, self.checks, timing, self, TimeBase(lockstep), TickLog(self.core, lockstep), 10, 5.0  # type: ignore[arg-type]
+            self.core, self.checks, timing, self, TimeBase(lockstep), TorqueTickLog(self.core, lockstep), 10, 5.0  # type: ignore[arg-type]
         )  # fmt: skip
 
     def monotonic(self) -> float:

@@ -17,7 +17,7 @@ from safe_sysid.control.design import check_acceleration, design_gains
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError
-from safe_sysid.nodes.controller.tick_log import TickLog
+from safe_sysid.nodes.controller.tick_log import TorqueTickLog
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
@@ -165,7 +165,7 @@ def test_a_command_that_outlives_refused_measurements_is_judged_when_it_ends(
     gains, zero, home = design_gains(model), np.zeros(model.n), np.array(model.settings.home)
     core = Controller(model, gains)
     assert core.start(0.0, home, zero) == []
-    log, bad = TickLog(core, lockstep=False), np.full(model.n, np.nan)
+    log, bad = TorqueTickLog(core, lockstep=False), np.full(model.n, np.nan)
     for k in range(1, 12):
         stamp = STAMP + k * 1_000_000
         out = core.step(1e-3 * k, bad if k in (5, 6, 10) else home, zero)
@@ -199,7 +199,7 @@ def test_a_command_that_was_late_and_not_covered_ends_the_claim_until_the_next_s
         monkeypatch.setattr(f"safe_sysid.nodes.controller.tick_log.time.{name}", lambda: clock.now)
     gains, zero, home = design_gains(model), np.zeros(model.n), np.array(model.settings.home)
     core = Controller(model, gains)
-    log = TickLog(core, lockstep=False)
+    log = TorqueTickLog(core, lockstep=False)
 
     def run(first: int, late: int | None, gap: int | None = None) -> None:
         assert core.start(1e-3 * first, home, zero) == []

@@ -38,6 +38,17 @@ def test_one_side_is_never_rounded_inward_and_loses_less_than_a_step(
     assert high - exact <= abs(exact) * Fraction(10) ** (1 - digits)
 
 
+@pytest.mark.parametrize(
+    ("ends", "texts"),
+    [((3.82903, 3.84652), ("3.829", "3.847")), ((-0.21639, -0.21432), ("-0.2164", "-0.2143")),
+     ((-0.000424, 0.000569), ("-0.000425", "0.000569")), ((5.00012, 5.00034), ("5.00011", "5.00034"))],
+)  # fmt: skip
+def test_four_digits_are_plenty_unless_they_do_not_show_the_width(
+    ends: tuple[float, float], texts: tuple[str, str]
+) -> None:
+    assert interval_text(*ends, 3) == texts
+
+
 @given(FINITE, FINITE, st.integers(1, 9), SCALES)
 def test_interval_is_never_rounded_inward_and_grows_by_less_than_its_digits(
     a: float, b: float, digits: int, scale: int | Fraction
@@ -49,7 +60,9 @@ def test_interval_is_never_rounded_inward_and_grows_by_less_than_its_digits(
     assert exact[1] <= high
     largest = max(abs(exact[0]), abs(exact[1]))
     finest = largest * Fraction(10) ** -12  # more digits than these nobody reads
-    step = max((exact[1] - exact[0]) * Fraction(10) ** (1 - digits), finest)
+    width = exact[1] - exact[0]
+    plenty = min(largest / 1000, width / 10) if digits > 2 else 0  # four digits, of which two say the width
+    step = max(width * Fraction(10) ** (1 - digits), finest, plenty)
     if lower == upper:
         step = largest * Fraction(10) ** -5
     assert exact[0] - low <= step

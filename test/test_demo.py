@@ -266,10 +266,10 @@ def test_the_nodes_were_told_nothing_about_the_payload(run: tuple[Demo, Path]) -
 @pytest.mark.parametrize(
     ("moment", "number", "status", "word"),
     [
-        # The next two are the same moment with another signal, and the same signal at another moment.
-        pytest.param("starting controller", signal.SIGINT, 130, "interrupted", marks=pytest.mark.slow),
         ("arm is holding", signal.SIGINT, 130, "interrupted"),
-        ("controller is ready", signal.SIGTERM, 143, "terminated"),
+        # The same signal, and another one that nodes are told of in the same way, before anything can move.
+        pytest.param("starting controller", signal.SIGINT, 130, "interrupted", marks=pytest.mark.slow),
+        pytest.param("controller is ready", signal.SIGTERM, 143, "terminated", marks=pytest.mark.slow),
     ],
 )
 def test_ctrl_c_ends_everything(start: object, moment: str, number: int, status: int, word: str) -> None:

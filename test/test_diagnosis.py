@@ -71,11 +71,11 @@ def fault(case, name):
 @pytest.mark.parametrize(
     ("name", "kinds", "joint"),
     [
-        ("noise", ("noise", "torque_abs"), 3),
+        pytest.param("noise", ("noise", "torque_abs"), 3, marks=pytest.mark.slow),
         ("bias", ("offset",), 1),
-        ("coulomb", ("coulomb",), 2),
+        pytest.param("coulomb", ("coulomb",), 2, marks=pytest.mark.slow),
         ("sign", ("sign",), 1),
-        ("slip", ("payload",), None),
+        pytest.param("slip", ("payload",), None, marks=pytest.mark.slow),
     ],
 )
 def test_a_planted_fault_comes_first_and_its_remedy_works(model, errors, case, name, kinds, joint):

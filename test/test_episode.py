@@ -143,6 +143,7 @@ print(json.dumps(test_episode.fingerprint(*test_episode.there_and_back(load_robo
 """
 
 
+@pytest.mark.slow
 def test_a_seed_gives_one_run(model: RobotModel, back: tuple[EpisodeResult, Plant]) -> None:
     """To the last bit: again in this process, and in another one with other threads and another order of sets."""
     threads = {f"{name}_NUM_THREADS": "3" for name in ("OPENBLAS", "OMP", "MKL", "NUMBA")}

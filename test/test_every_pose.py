@@ -24,7 +24,7 @@ def ur5e() -> RobotModel:
     return load_robot("ur5e")
 
 
-@pytest.mark.parametrize("robot", ["ur5e", "kinova_gen3", "three_joint_wall"])
+@pytest.mark.parametrize("robot", [pytest.param("ur5e", marks=pytest.mark.slow), "kinova_gen3", "three_joint_wall"])
 def test_no_pose_is_nearer_and_some_pose_is_as_near(robot: str) -> None:
     """Against coal, at random poses and at one turn of the joint concerned."""
     model = load_robot(robot)

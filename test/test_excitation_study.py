@@ -126,6 +126,7 @@ def test_a_case_is_known_by_its_record_and_refuses_unknown_costs() -> None:
         CostCase("volume")
 
 
+@pytest.mark.slow
 def test_one_run_of_random_plans() -> None:
     found = run_case(CostCase(RANDOM, seed=1, plans=1))
     assert found["inside"]

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 
+import command_support
 import numpy as np
 import pytest
 
 from safe_sysid.commands import experiment as command
-from safe_sysid.commands.arguments import OneLineParser
 from safe_sysid.commands.experiments import pso
 from safe_sysid.errors import ConfigError, SafeSysIdError
-from safe_sysid.studies.campaign import runner
 from safe_sysid.studies.campaign.results import CampaignError, read_results
-from safe_sysid.studies.campaign.runner import in_this_process
 from safe_sysid.studies.experiments import trial
 from safe_sysid.studies.experiments.cell import workcell
 from safe_sysid.studies.experiments.cell.workcell import load_workcell
@@ -23,20 +21,12 @@ from safe_sysid.studies.experiments.trial import only, run_trial, seeds_of
 
 
 def run(*arguments):
-    """As the command line would, in this process."""
-    parser = OneLineParser(prog="safe-sysid experiment")
-    command.configure(parser)
-    return command.run(parser.parse_args(["pso", *map(str, arguments)]))
+    return command_support.called(command, "pso", *arguments)
 
 
 @pytest.fixture(autouse=True)
 def here(monkeypatch):
-    """No worker processes: starting them costs seconds."""
-    monkeypatch.setattr(
-        runner, "in_processes", lambda campaign, indices, jobs, chunk: in_this_process(campaign, indices)
-    )
-    for name in runner.THREAD_VARIABLES:
-        monkeypatch.setenv(name, "1")
+    command_support.in_this_process(monkeypatch)
 
 
 def made_up(seed, index, options):
@@ -220,6 +210,7 @@ def test_a_robust_law_that_knows_its_uncertainty_stacks_a_dumbbell(placed):
     assert told["stack_error_mm"] < 5.0
 
 
+@pytest.mark.slow
 def test_a_trial_is_the_same_again_and_every_method_has_the_same_arm():
     given = options_of(experiments=["c"], methods=["grav-pid", "adap-2"])
     one, again, other = (run_trial(0, i, given) for i in (0, 0, 1))

@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import command_support
 import numpy as np
 import pytest
 
 from safe_sysid.commands import experiment as command
-from safe_sysid.commands.arguments import OneLineParser
 from safe_sysid.dynamics.closed_chain import load_mechanism
 from safe_sysid.dynamics.closed_chain.forward import ForwardDynamics
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.robot.parameters import is_consistent
-from safe_sysid.studies.campaign import runner
-from safe_sysid.studies.campaign.runner import in_this_process
 from safe_sysid.studies.experiments.constrained import tables, trial
 from safe_sysid.studies.experiments.constrained.truth import Sensors, TrueLimb, perturbed
 
@@ -71,6 +69,7 @@ def test_perturbed_arms_are_real_and_5_to_30_percent_off() -> None:
     np.testing.assert_array_equal(same[m.layout.links], m.theta_nominal[m.layout.links])
 
 
+@pytest.mark.slow
 def test_identified_parameters_win_table_one_and_three_of_an_arm() -> None:
     study = trial.Study(0, "four_joint_arm")
     ours = trial.torque_rms(study, study.identified)
@@ -97,9 +96,7 @@ def test_a_simulation_that_does_not_end_is_no_number_and_loses() -> None:
 
 
 def run(*arguments: object) -> int:
-    parser = OneLineParser(prog="safe-sysid experiment")
-    command.configure(parser)
-    return command.run(parser.parse_args(["constrained", *map(str, arguments)]))
+    return command_support.called(command, "constrained", *arguments)
 
 
 def made_up(seed: int, index: int, options: dict) -> dict:
@@ -120,9 +117,7 @@ def made_up(seed: int, index: int, options: dict) -> dict:
 def test_the_command_runs_goes_on_and_draws(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(
-        runner, "in_processes", lambda campaign, indices, jobs, chunk: in_this_process(campaign, indices)
-    )
+    command_support.in_this_process(monkeypatch)
     monkeypatch.setattr(tables, "run_trial", made_up)
     out, file = tmp_path / "out", tmp_path / "found.json"
     assert run("--table", 1, "--seeds", 1, "--out", out, "--figure", 3) == 0

@@ -91,6 +91,7 @@ def learned(model, ready):
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("random", [False, True])
 def test_the_truth_is_inside_and_the_arm_is_back_where_it_began(model, ready, learned, random):
     cell, _, found = learned[random]
@@ -107,6 +108,7 @@ def test_the_truth_is_inside_and_the_arm_is_back_where_it_began(model, ready, le
     assert np.abs(cell.measurement.qd).max() < 1e-2
 
 
+@pytest.mark.slow
 def test_what_is_told_of_an_identification_is_plain_and_nested(learned):
     _, tap, found = learned[False]
     notes = found.notes
@@ -119,6 +121,7 @@ def test_what_is_told_of_an_identification_is_plain_and_nested(learned):
     assert notes["condition"] > 1.0
 
 
+@pytest.mark.slow
 def test_the_rehearsed_plans_are_those_of_algorithm_two(model, ready, learned):
     """Same arm, same payload, same seed: the motion that adaptive laws follow is the one that ours drove."""
     _, tap, _ = learned[False]

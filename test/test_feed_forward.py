@@ -15,7 +15,7 @@ from rigid_arm import RigidArm
 
 from safe_sysid.control.controller import Controller, ControllerState
 from safe_sysid.control.design import design_gains
-from safe_sysid.control.feed_forward import AddedTorque, FeedForward, FeedForwardInTick
+from safe_sysid.control.feed_forward import LATE, AddedTorque, FeedForward, FeedForwardInTick
 from safe_sysid.control.feed_forward_process import FeedForwardProcess
 from safe_sysid.control.feed_forwards import make_added_torque, make_feed_forward
 from safe_sysid.control.gains import ControllerGains
@@ -374,6 +374,28 @@ def test_what_is_added_approaches_trust_times_torque_at_the_rate_and_stays_in_th
             tick()
         assert not np.any(guard.torque)
     assert guard.ticks == {"followed": 180, "feed-forward not trusted": 124}
+
+
+@pytest.mark.parametrize("bad", [(np.full(N, np.nan), 1.0), (np.ones(N), 0.0), (np.ones(N + 1), 1.0)])
+def test_what_is_wrong_is_withdrawn_within_a_tick_and_what_is_late_fades(bad: tuple[np.ndarray, float]) -> None:
+    said = [(np.ones(N), 1.0)]
+    source = FeedForwardInTick(lambda *_: said[0], N)
+    guard = AddedTorque("said", source, np.ones(N), np.full(N, 100.0), 2e-3, back=np.full(N, 1000.0))
+    q, reference = np.zeros(N), np.zeros((4, N))
+    for _ in range(10):
+        guard.next(0.0, q, q, reference, 1e-3)
+    np.testing.assert_allclose(guard.torque, 1.0, rtol=1e-12)
+    source.ask = lambda *_: LATE
+    guard.next(0.0, q, q, reference, 1e-3)
+    np.testing.assert_allclose(guard.torque, 0.9, rtol=1e-12)
+    del source.ask
+    said[0] = bad
+    guard.next(0.0, q, q, reference, 1e-3)
+    assert not np.any(guard.torque), guard.why_not
+    said[0] = np.ones(N), 1.0
+    guard.begin()
+    guard.next(0.0, q, q, reference, 1e-3)
+    np.testing.assert_allclose(guard.torque, 0.1, rtol=1e-12)
 
 
 def test_a_tick_keeps_no_memory() -> None:

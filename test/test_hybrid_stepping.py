@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 from hybrid_support import by_numpy, made_up
 
+from safe_sysid.control.design import design_gains
 from safe_sysid.control.feed_forward import AddedTorque, FeedForwardInTick
-from safe_sysid.control.feed_forwards import make_feed_forward
+from safe_sysid.control.feed_forwards import make_added_torque, make_feed_forward
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.learning.neural.file import HybridFileError, _checksum, read_hybrid, write_hybrid
@@ -210,6 +211,9 @@ def test_the_controller_takes_it_by_name(model: RobotModel, tmp_path: Path) -> N
     keys = {"name": "residual", "bound": 1.0, "residual": "hybrid", "file": str(tmp_path / "model.npz")}
     arm = load_robot("three_joint", **{f"controller.feed_forward.{key}": x for key, x in keys.items()})
     feed_forward, zero = make_feed_forward(arm), np.zeros(3)
+    added = make_added_torque(arm, design_gains(arm, lockstep=False), lockstep=False)
+    assert added is not None
+    assert isinstance(added._source, FeedForwardInTick), "in real time, too: no tick is left out"
     q_d = np.array([0.1, 0.2, 0.3])
     for tick in range(WARM_UP + 2):
         torque, trust = feed_forward(zero, zero, q_d, zero, zero, 0.0)

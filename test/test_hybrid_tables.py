@@ -60,6 +60,26 @@ def test_rows_and_their_table() -> None:
     assert cells["rigid arm with friction and a network with memory", "2s"] == "- (0.0035)"
 
 
+def test_figure_2_follows_the_rigid_part(tmp_path: Path) -> None:
+    errors = {split: {"nmse": 0.5, "nmse_per_joint": [0.5]} for split in ("train", "validation", "test")}
+    found = [
+        {
+            "index": k, "model": name, "optimization": optimization, "seed": 0, "errors": errors, "parts": {},
+            "epochs": 3, "seconds": 1.0, "ended": "epochs", "rigid": [0.5, 0.25, 0.125],
+        }
+        for k, (name, optimization) in enumerate(model_tables.TRAINED["parts"])
+    ]  # fmt: skip
+    told = model_tables.summary("parts", {}, found)
+    assert [row["rigid"] for row in told["rows"]] == [[0.5, 0.25, 0.125]] * 3
+    assert [next(iter(c._cells)) for c in model_tables.table_parts(told).columns][2:] == [
+        "0.50000", "0.12500", "-", "-", "0.12500 (3)",
+    ]  # fmt: skip
+    path = model_tables.draw_figure_2(told, tmp_path)
+    assert path is not None
+    assert path.stat().st_size > 1000
+    assert model_tables.draw_figure_2({"rows": []}, tmp_path) is None
+
+
 def test_without_torch_the_command_says_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -23,9 +23,17 @@ from safe_sysid.learning.neural.file import write_hybrid
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import is_consistent
 from safe_sysid.simulation.flexible import FlexibleArm, read_effects
+from safe_sysid.studies.hybrid import budgets
 from safe_sysid.studies.hybrid import make_data as data
 from safe_sysid.studies.hybrid.base_parameters import combinations, summary_5, table_5
-from safe_sysid.studies.hybrid.budgets import normalised_error, run_budget, summary_which, table_which, train_part
+from safe_sysid.studies.hybrid.budgets import (
+    _along,
+    normalised_error,
+    run_budget,
+    summary_which,
+    table_which,
+    train_part,
+)
 from safe_sysid.studies.hybrid.drive import GAINS, ModelFeedForward, drive, guard, impedance
 from safe_sysid.studies.hybrid.joint_errors import summary_joints
 from safe_sysid.studies.hybrid.motions import FAST, SLOW, exciting_series, minimum_jerk, set_points, slower
@@ -112,6 +120,7 @@ def test_acceleration_has_no_phase() -> None:
     assert found == pytest.approx(np.pi * np.cos(2.0 * np.pi * 0.5 * t[1000:3000]), abs=0.02 * np.pi)
 
 
+@pytest.mark.slow
 def test_data_are_made_resumed_and_refused(tiny: Path, tmp_path: Path) -> None:
     shutil.copytree(tiny, tmp_path, dirs_exist_ok=True)
     made: list[str] = []
@@ -317,18 +326,27 @@ def test_a_budget_is_fast_motions_first_and_no_more(tiny: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_trial_with_a_budget_has_all_that_the_page_shows(tiny: Path, tmp_path: Path) -> None:
+def test_a_trial_with_a_budget_has_all_that_the_page_shows(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budgets, "_SAMPLES", 100)  # of 500: there are no more than seconds of data
+    monkeypatch.setattr(budgets, "_CANDIDATES", 400)
     settings = {"data": str(tiny), "out": str(tmp_path / "out"), "faster": str(tmp_path), "scale": 1.0, "motions": 1}
-    drawn, taught = run_budget(0, 0, settings), run_budget(0, 7, settings)
+    settings |= {"learned": ["LIP"], "minutes": 1.0}
+    drawn, taught, lip = (run_budget(0, k, settings) for k in (0, 7, 10))
+    assert (lip["model"], lip["minutes"]) == ("LIP", 1.0)
+    assert lip["test"] > 0.0, "half a second of data says nothing of other motions"
     assert (drawn["model"], drawn["minutes"]) == ("drawing", 0.0)
     assert (taught["model"], taught["minutes"]) == ("RBD, all friction", 1.0)
     assert all(0.0 < row[key] < 1.0 for row in (drawn, taught) for key in ("test", "faster"))
     train, span = train_part(read_dataset(tiny), 30.0), np.ones(7)
     errors = [
         normalised_error([rigid_torque(panda(), theta, m.q, m.qd, m.qdd) for m in train], train, span)
-        for theta in (load_model(panda(), path)[0] for path in sorted((tmp_path / "out").glob("*.npz")))
+        for theta in (load_model(panda(), path)[0] for path in sorted((tmp_path / "out").glob("[Rd]*.npz")))
     ]
     assert errors[0] < errors[1], "where it was identified, a model beats the drawing"
+    learned = [_along(panda(), tmp_path / "out" / "LIP, 1 min.npz", m) for m in train]
+    assert normalised_error(learned, train, span) < errors[1], "so does a learned one"
     told = summary_which({}, [drawn, taught, {"index": 8, "error": "no"}])
     assert told["errors"] == ["no"]
     assert table_which(told).row_count == 2

@@ -14,7 +14,7 @@ from safe_sysid.identification.bounds.dual_bounds import is_proved_empty, safe_l
 from safe_sysid.identification.bounds.feasible_set import FeasibleSet
 from safe_sysid.identification.bounds.programs import Programs, Solution
 from safe_sysid.identification.equations.momentum import MomentumRows
-from safe_sysid.identification.estimates import make_consistent
+from safe_sysid.identification.estimates.projected import make_consistent
 from safe_sysid.robot.parameters import ParameterBox, from_log_cholesky, is_consistent
 
 

@@ -365,7 +365,7 @@ def test_declarations_that_no_rule_is_sound_for_are_refused(wrong, named):
         ({"measurement.stamp_error_s": 0.0004}, "stamp_error_s"),
         ({"measurement.torque_bias": [0.1, 0.2]}, "torque_bias"),
         ({"measurement.torque_drift": -1.0}, "torque_drift"),
-        ({"measurement.effort": "mean"}, "effort"),
+        ({"measurement.effort": "averaged"}, "effort"),
     ],
 )
 def test_configurations_that_no_rule_is_sound_for_are_refused(overrides, named):

@@ -11,22 +11,12 @@ from safe_sysid.errors import ParameterError
 from safe_sysid.identification.bounds.consistency import CutSet
 from safe_sysid.identification.bounds.payload_constraints import PayloadBox, PayloadConstraints
 from safe_sysid.identification.equations.momentum import MomentumRows
-from safe_sysid.identification.estimates import (
-    ESTIMATES,
-    NearRows,
-    NominalEstimate,
-    NormalEquations,
-    Quadratic,
-    analytic_centre,
-    body_margin,
-    cost_and_derivatives,
-    fit_log_cholesky,
-    log_cholesky_derivatives,
-    make_consistent,
-    project_payload,
-    solve_convex,
-)
-from safe_sysid.identification.estimates.newton import ball
+from safe_sysid.identification.estimates.centre import NearRows, analytic_centre
+from safe_sysid.identification.estimates.log_cholesky_map import log_cholesky_derivatives
+from safe_sysid.identification.estimates.newton import ball, cost_and_derivatives, fit_log_cholesky
+from safe_sysid.identification.estimates.nominal import ESTIMATES, NominalEstimate
+from safe_sysid.identification.estimates.projected import body_margin, make_consistent, project_payload, solve_convex
+from safe_sysid.identification.estimates.quadratic import NormalEquations, Quadratic
 from safe_sysid.robot.parameters import (
     ParameterBox,
     from_log_cholesky,

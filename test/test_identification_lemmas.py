@@ -3,11 +3,15 @@
 import itertools
 
 import numpy as np
+import pinocchio as pin
 import pytest
-from identification_plant import random_arm, random_consistent_box
+from identification_plant import pinocchio_model, random_arm, random_consistent_box
 
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.momentum_columns import momentum_columns
+from safe_sysid.identification.certificates.log_view import LogView
+from safe_sysid.identification.certificates.step_bounds import box_facts
+from safe_sysid.identification.equations import held_torque
 from safe_sysid.identification.equations.linearisation import DERIVATIVES, derivative_bounds
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements, Run
@@ -66,7 +70,8 @@ def test_what_a_step_leaves_of_its_integrals():
         motion = Motion(rng, n, h, bound)
         (q0, v0), (q1, v1) = motion.state(0.0), motion.state(h)
         data = Measurements([0.0, h], np.array([q0, q1]), np.array([v0, v1]), np.zeros((2, n)))
-        e = MeasurementErrors(n, "motor", 0.0, 0.0, 0.0, 0.0, bound, stamp=0.0)
+        # Nothing of what a held torque allows: these motions are of no arm.
+        e = MeasurementErrors(n, "motor", 0.0, 0.0, 0.0, 0.0, bound, stamp=0.0, torque_jitter=1e-9)
         source = RowSource(kin, box, e, Run(data, False, 0), ramps=True)
         errors, c, u = source._errors, source._steps.centre[0], source._steps.mean[0]
         at_mid = dynamics_of(kin).momentum_rate_regressor(c, u) @ theta
@@ -150,3 +155,99 @@ def test_columns_and_derivatives(n):
             pull = dynamics_of(kin._replace(gravity=np.eye(3)[c])).momentum_rate_regressor(q, 0 * qd)[:, inertial]
             most = np.abs(pull @ limits.mid) + np.abs(pull) @ limits.rad
             assert np.allclose(bounds[4, :n, c], most, rtol=1e-9, atol=1e-12)
+
+
+def held_step(rng, n, substeps=64):
+    """An arm on one step of a held torque that errs as it likes within its bound: the step, what it did, the box."""
+    kin, theta = random_arm(rng, n)
+    theta, box = random_consistent_box(rng, theta, n)
+    heavier = float(rng.choice([0.0, 0.3]))  # true gravity is larger than the declared one
+    model = pinocchio_model(kin._replace(gravity=(1.0 + heavier) * kin.gravity), theta)
+    data, (fc, fv, _, beta) = model.createData(), theta[10 * n :].reshape(4, n)
+    h, noise = float(rng.choice([1e-3, 4e-3, 1e-2])), float(rng.choice([0.0, 0.1, 1.0]))
+    q, v = rng.uniform(-3, 3, n), rng.choice([-1.0, 1.0], n) * rng.uniform(0.3, 1.5, n)
+    wanted = rng.uniform(-8, 8, n)
+    sign, start = np.sign(v), (q, v)
+    torque = pin.rnea(model, data, q, v, wanted) + fc * sign + fv * v + beta
+    turns = np.sort(rng.integers(0, substeps, 2))
+    delta = noise * rng.choice([-1.0, 1.0], (3, n))
+    seen = []
+
+    def acceleration(q, v, error):
+        return pin.aba(model, data, q, v, torque + error - fc * sign - fv * v - beta)
+
+    s = h / substeps
+    for k in range(substeps):
+        error = delta[np.searchsorted(turns, k, side="right")]
+        k1 = acceleration(q, v, error)
+        k2 = acceleration(q + 0.5 * s * v, v + 0.5 * s * k1, error)
+        k3 = acceleration(q + 0.5 * s * (v + 0.5 * s * k1), v + 0.5 * s * k2, error)
+        k4 = acceleration(q + s * (v + 0.5 * s * k2), v + s * k3, error)
+        q = q + s * v + s * s / 6 * (k1 + k2 + k3)
+        v = v + s / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+        seen += [k1, k4]
+    effort = np.array([torque, torque])
+    log = Measurements([0.0, h], np.array([start[0], q]), np.array([start[1], v]), effort)
+    return kin, box, log, (noise, heavier), np.abs(seen).max(axis=0), np.sign(v) == sign
+
+
+def test_no_held_torque_accelerates_an_arm_faster_than_its_equations_allow():
+    """Torques that switch within their error, arms anywhere in the box; identifier and checker say the same."""
+    closest, narrower, slack = [], 0, 1e-9
+    for seed in range(120):
+        rng = np.random.default_rng(seed)
+        n = 1 + seed % 5
+        kin, box, log, (noise, heavier), fastest, forward = held_step(rng, n)
+        largest = np.maximum(60.0, 1.5 * fastest)
+        e = MeasurementErrors(n, "motor", noise + 1e-12, 0.0, 0.0, 0.0, largest, transition=0.02, stamp=0.0,
+                              gravity_relative=heavier)  # fmt: skip
+        source = RowSource(kin, box, e, Run(log, False, 0), ramps=False)
+        bound = source._steps.acceleration[0]
+        assert np.all(fastest <= bound * (1.0 + slack))
+        view = LogView(log, e, np.zeros(n, bool), 1.0 / np.diff(log.stamps)[0])
+        held = box_facts(kin, box, e, Unknowns(np.zeros(n))).held(kin, e)
+        checked = view.steps(np.array([0]), held).acceleration[0]
+        assert np.allclose(checked, bound, rtol=1e-9)
+        if np.all(bound < largest) and np.all(forward):
+            narrower += 1
+            mean = np.abs(np.diff(log.qd, axis=0)[0]) / np.diff(log.stamps)[0]
+            closest.append(np.max((fastest - mean) / (bound - mean)))
+    assert narrower > 60
+    assert max(closest) > 0.3  # without noise or the arm's own motion it would be below the truth
+
+
+@pytest.mark.parametrize("forgotten", ["noise", "motion"])
+def test_a_part_of_the_acceleration_that_is_left_out_is_found(monkeypatch, forgotten):
+    lower = held_torque._lower
+
+    def forgetful(size, viscous, rotor, longest, speed, noise, change, known, heavier, out):
+        noise = 0.0 * noise if forgotten == "noise" else noise
+        # A step of no length: the arm's own equations change nothing on it.
+        longest = 0.0 * longest if forgotten == "motion" else longest
+        lower(size, viscous, rotor, longest, speed, noise, change, known, heavier, out)
+
+    monkeypatch.setattr(held_torque, "_lower", forgetful)
+    broken = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        n = 1 + seed % 5
+        kin, box, log, (noise, heavier), fastest, _ = held_step(rng, n)
+        largest = np.maximum(60.0, 1.5 * fastest)
+        e = MeasurementErrors(n, "motor", noise + 1e-12, 0.0, 0.0, 0.0, largest, transition=0.02, stamp=0.0,
+                              gravity_relative=heavier)  # fmt: skip
+        source = RowSource(kin, box, e, Run(log, False, 0), ramps=False)
+        broken += np.any(fastest > source._steps.acceleration[0] * (1.0 + 1e-9))
+    assert broken > 5
+
+
+@pytest.mark.parametrize(
+    "unlike", [{"torque_source": "link"}, {"torque_delay": 1e-5}, {"torque_jitter": 1e-5}, {"effort": "sampled"}]
+)
+def test_where_a_torque_is_not_held_the_declared_acceleration_stays(unlike):
+    kin, box, log, *_ = held_step(np.random.default_rng(0), 3)
+    more = {"torque_rate": 10.0} if "effort" in unlike else {}
+    e = MeasurementErrors(3, **({"torque_source": "motor"} | unlike), torque_abs=0.1, torque_rel=0.0, position=0.0,
+                          velocity=0.0, acceleration=60.0, stamp=0.0, **more)  # fmt: skip
+    source = RowSource(kin, box, e, Run(log, False, 0), ramps=False)
+    assert np.all(source._steps.acceleration == 60.0)
+    assert box_facts(kin, box, e, Unknowns(np.zeros(3))).held(kin, e) is None

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from arm_factory import random_arm as any_arm
-from identification_events import Attack, SmoothAttack
+from identification_events import CASES, Attack, SmoothAttack
 from identification_plant import geared
 
 from safe_sysid.dynamics import dynamics_of
@@ -92,14 +92,6 @@ def test_remainders_bound_sampled_derivatives_of_the_reaction_alone(slides, own)
                     ratio = np.max(np.abs(got) / (most + 1e-3))
                     closest[3 * k + order] = max(closest[3 * k + order], ratio)
     assert np.all(closest > [0.9, 0.5, 0.2, 0.3, 0.2, 0.1]), closest
-
-
-CASES = {
-    "exact": {},
-    "everything": {
-        "position": 1e-5, "velocity": 1e-3, "stamp": 1e-7, "torque_bias": 0.1, "torque_abs": 0.01, "torque_rel": 0.01,
-    },
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CASES)

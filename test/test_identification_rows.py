@@ -121,9 +121,9 @@ def test_left_rectangles_are_found(case, monkeypatch):
     data = noisy(case.log, 0.0, 0.0, case.rng, "none")
     step_states = momentum.step_states
 
-    def left(samples, errors, travel, zero):
+    def left(samples, errors, travel, zero, bound=None):
         return dataclasses.replace(
-            step_states(samples, errors, travel, zero), centre=samples.q[:-1], mean=samples.qd[:-1]
+            step_states(samples, errors, travel, zero, bound), centre=samples.q[:-1], mean=samples.qd[:-1]
         )
 
     assert case.ratio(case.rows(data, case.errors(torque_abs=1e-9))).max() <= 1.0

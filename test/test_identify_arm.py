@@ -11,6 +11,7 @@ import mujoco
 import numpy as np
 import pinocchio as pin
 import pytest
+import yaml
 from rigid_arm import pinocchio_model
 
 from safe_sysid.cli import main
@@ -25,15 +26,17 @@ from safe_sysid.identification.arm.identify import Choices, identify_samples
 from safe_sysid.identification.arm.residuals import diagnose_residuals
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.logs.formats.npz import write_log
+from safe_sysid.logs.formats.reading import load_log, read_mapping
+from safe_sysid.logs.log import LogError
 from safe_sysid.robot.loading import load_robot
-from safe_sysid.robot.parameters import is_consistent
+from safe_sysid.robot.parameters import inertia_from_com, is_consistent
 
 RATE = 500.0
 
 
 @cache
-def recorded(seconds: float = 40.0, amplitude: float = 1.0) -> tuple[Measurements, np.ndarray]:
-    """A log of an arm that is not as drawn, and its true parameters; torques by Pinocchio."""
+def recorded(seconds: float = 40.0, amplitude: float = 1.0, load: float = 0.0) -> tuple[Measurements, np.ndarray]:
+    """A log of an arm that is not as drawn, with a load (kg), and its parameters without; torques by Pinocchio."""
     model = load_robot("kinova_gen3")
     rng, layout, n = np.random.default_rng(3), model.layout, model.n
     theta = model.theta_nominal.copy()
@@ -49,7 +52,9 @@ def recorded(seconds: float = 40.0, amplitude: float = 1.0) -> tuple[Measurement
     q = (size * np.sin(rate * t + phase)).sum(axis=-1)
     qd = (size * rate * np.cos(rate * t + phase)).sum(axis=-1)
     qdd = -(size * rate**2 * np.sin(rate * t + phase)).sum(axis=-1)
-    oracle = pinocchio_model(model, theta)
+    held = theta.copy()
+    held[layout.payload] += load * inertia_from_com(1.0, [0.05, -0.04, 0.12], np.diag([0.01, 0.01, 0.005]))
+    oracle = pinocchio_model(model, held)
     data = oracle.createData()
     fc, fv, ia, beta = layout.by_term(theta)
     rigid = np.array([pin.rnea(oracle, data, *x) for x in zip(q, qd, qdd, strict=True)])
@@ -66,6 +71,56 @@ def written(path: Path, change: Callable[[dict], object] | None = None, **kwargs
         change(arrays)
     write_log(path, load_robot("kinova_gen3").joint_names, Measurements(**arrays), 0)
     return path
+
+
+def test_torques_of_coupled_motors_are_told_apart(tmp_path: Path) -> None:
+    names = load_robot("kinova_gen3").joint_names
+    matrix = np.array([[0.5, 0.5], [0.7, -0.6]])
+    written(tmp_path / "a.npz", lambda arrays: arrays["effort"].__setitem__(
+        (slice(None), slice(5, 7)), arrays["effort"][:, 5:] @ matrix.T))  # fmt: skip
+    shares = {names[5 + k]: dict(zip(names[5:], matrix[k].tolist(), strict=True)) for k in range(2)}
+    (tmp_path / "map.yaml").write_text(yaml.safe_dump({"motors": shares}))
+    log = load_log(tmp_path / "a.npz", names, read_mapping(tmp_path / "map.yaml"))
+    assert np.allclose(log.measurements.effort, recorded()[0].effort, rtol=0.0, atol=1e-12)
+    for wrong in ({names[5]: {names[6]: 1.0}}, {names[5]: {names[5]: 0.0}}, {"x": {"x": 1.0}}):
+        (tmp_path / "map.yaml").write_text(yaml.safe_dump({"motors": wrong}))
+        with pytest.raises(LogError, match="motors"):
+            load_log(tmp_path / "a.npz", names, read_mapping(tmp_path / "map.yaml"))
+
+
+def test_a_known_mass_tells_torque_per_effort_where_it_loads_joints(tmp_path: Path) -> None:
+    """Efforts are currents, told in other constants than the arm's; of the mass neither centre nor inertia is known."""
+    model = load_robot("kinova_gen3")
+    scale = np.random.default_rng(5).uniform(5.0, 15.0, model.n)
+    for name, load in (("free", 0.0), ("loaded", 2.0)):
+        written(
+            tmp_path / f"{name}.npz",
+            lambda arrays: arrays.update(effort=arrays["effort"] / scale),
+            seconds=20.0,
+            load=load,
+        )
+    command = [
+        "identify-arm",
+        str(tmp_path / "free.npz"),
+        "--out",
+        str(tmp_path / "out"),
+        "--quiet",
+        "--estimates-only",
+    ]
+    command += [x for name in model.joint_names for x in ("--torque-per-effort", f"{name}=10")]
+    assert main([*command, "--loaded", str(tmp_path / "loaded.npz"), "--known-mass", "2.0", "--force"]) == 0
+    found = json.loads((tmp_path / "out" / "result.json").read_text())["torque_per_effort"]
+    told = {name for name, one in found.items() if one["identified"]}
+    assert {"joint_2", "joint_4"} <= told
+    assert not told & {"joint_6", "joint_7"}
+    for j, name in enumerate(model.joint_names):
+        if name in told:
+            assert abs(found[name]["factor"] - scale[j]) < 4.0 * found[name]["standard_error"]
+            assert found[name]["standard_error"] < 0.05 * scale[j]
+        else:
+            assert found[name]["factor"] == 10.0
+    command += ["--loaded", str(tmp_path / "free.npz"), "--known-mass", "2.0"]
+    assert main(command) == 2
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 import json
 import re
 import xml.etree.ElementTree as ET
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -414,16 +413,3 @@ def test_scales_that_cannot_be(tmp_path, capsys, scale):
     (tmp_path / "map.yaml").write_text(yaml.safe_dump({"scale": scale}))
     assert run_identify(tmp_path / "log.npz", "--map", tmp_path / "map.yaml", "--quiet") == 2
     assert "scale" in capsys.readouterr().err
-
-
-def test_progress_elsewhere_than_on_a_terminal_is_a_line_now_and_then(monkeypatch, capsys) -> None:
-    from safe_sysid.apps import identify as module
-
-    clock = iter([0.0, 4.0, 11.0, 12.0, 20.9, 21.5])
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    with module._Screen(quiet=False).progress("identifying") as progress:
-        for share in (0.1, 0.25, 0.3, 0.4, 0.55):
-            progress(share)
-    with module._Screen(quiet=True).progress("identifying") as progress:
-        progress(0.9)
-    assert capsys.readouterr().err == "identifying: 25%\nidentifying: 55%\n"

@@ -11,10 +11,12 @@ from log_support import run_identify
 
 from safe_sysid.apps.sensors import SENSORS, log_settings, torque_settings
 from safe_sysid.commands import identify as command
+from safe_sysid.errors import ConfigError
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.logs import write_log
 from safe_sysid.logs.log import Log, LogError
 from safe_sysid.robot import load_robot
+from safe_sysid.robot.loading import with_declared
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import payload_from_spec
 
@@ -45,6 +47,16 @@ def test_what_a_log_shows_are_its_errors(recorded):
     assert np.all((torque >= 2.5 * NOISE) & (torque < 10.0 * NOISE))
     coarse = load_robot("three_joint", **{"measurement.velocity_error": 0.5})
     assert log_settings(log, coarse)["measurement.velocity_error"] == [0.5] * 3
+
+
+def test_errors_of_a_log_do_not_read_the_robot_again():
+    values = {"measurement.torque_source": "link", "measurement.velocity_error": [0.1, 0.2, 0.3]}
+    values["identification.acceleration_bound"] = [20.0] * 3
+    quick, read = with_declared(load_robot("three_joint"), values), load_robot("three_joint", **values)
+    assert quick.settings == read.settings
+    assert np.array_equal(quick.arm_prior.lower, read.arm_prior.lower)
+    with pytest.raises(ConfigError, match=r"velocity_error"):
+        with_declared(quick, {"measurement.velocity_error": -1.0})
 
 
 def test_intervals_hold_and_are_told_as_an_if(tmp_path, recorded, capsys):

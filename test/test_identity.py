@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from safe_sysid.control.design import design_gains
-from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.tube import TrackingTube, tracking_tube
 from safe_sysid.planning.plan_files.plan_statement import gains_statement
 from safe_sysid.robot import RobotModel, load_robot
 from safe_sysid.robot.config import KEYS
@@ -27,6 +26,14 @@ from safe_sysid.schema import Parameter
 JOINT, LINK = "elbow", "forearm"
 _RANGE = {"joints.elbow.gear_ratio_range": [50.0, 100.0]}
 _GEARED = {"joints.elbow.gear_ratio": 50.0, "joints.elbow.motor_axis": [0.0, 1.0, 0.0]}
+#: An arm that follows trajectories by itself, within a tube that has room for each of its numbers to grow a little.
+_TUBE = {
+    "position": 0.02, "velocity": 0.2, "acceleration": 4.0, "inner_position": 0.01, "inner_velocity": 0.1,
+    "largest_velocity": 1.0, "largest_acceleration": 2.0, "largest_jerk": 10.0, "heaviest": 9.0, "latency_s": 0.01,
+    "origin": "two logs",
+}  # fmt: skip
+_MEASURED = {"controller.tube": _TUBE, "measurement.effort": "mean"}
+_FOLLOWS = {"controller.interface": "trajectory", **_MEASURED}
 #: Values where the general rule below gives none that is valid, or one that depends on another key; None: taken away.
 VALUES: dict[str, dict[str, Any]] = {
     "name": {"name": "other_arm"},
@@ -40,6 +47,16 @@ VALUES: dict[str, dict[str, Any]] = {
     "joints.<joint>.gear_sign": {**_RANGE, "joints.elbow.gear_sign": "either"},
     "joints.<joint>.motor_link": {"joints.elbow.motor_link": "turntable", **_GEARED},
     "joints.<joint>.motor_axis": {**_GEARED, "joints.elbow.motor_axis": [0.0, 0.0, 1.0]},
+    **{
+        f"joints.<joint>.proved.{key}": {f"joints.elbow.proved.{key}": [0.0, 2.0]}
+        for key in ("coulomb", "viscous", "rotor_inertia", "offset")
+    },
+    **{
+        f"joints.<joint>.proved.link_{side}": {
+            f"joints.elbow.proved.link_{end}": [x] * 10 for end, x in (("lower", -2.0), ("upper", 2.0))
+        }
+        for side in ("lower", "upper")
+    },
     "locked.<joint>": {"locked.finger": 0.3},
     "payload.hand_opening": {"payload.hand_opening": [0.0] * 9 + [1e-3], "payload.hand_joints": {}},
     "payload.hand_joints": {"payload.hand_joints": {}},
@@ -63,6 +80,8 @@ BEFORE: dict[str, dict[str, Any]] = {
     "payload.density": {"payload.box": "envelope"},
     "measurement.torque_rate": {"measurement.torque_rate": 40.0, "measurement.effort": "sampled"},
     "measurement.jerk": {"measurement.torque_rate": 50.0, "measurement.effort": "sampled"},
+    "controller.interface": _MEASURED,
+    **{f"controller.tube.{key}": _FOLLOWS for key in _TUBE},
 }
 #: Without effect on anything that is stated: only checked, or the same in other words.
 IDLE = ("base_link", "tip_link")
@@ -140,7 +159,7 @@ def test_a_key_is_stated_or_a_reason_says_why_not(key: Parameter, place: Path) -
     else:
         path = actual(key.path)
         values = {path: changed(key, value_of(before.settings, path))}
-    after = load_robot(place / "arm.yaml", **values)
+    after = load_robot(place / "arm.yaml", **{**copy.deepcopy(BEFORE.get(key.path, {})), **values})
     for scope in SCOPES:
         ours, theirs = identities[scope], identity(after, scope)
         reason = why_not_stated(key.path, scope)
@@ -177,14 +196,18 @@ BESIDE = {
     "controller.feed_forward.late_s": "whatever is added, `bound` is what the proof rests on",
     "controller.feed_forward.residual": "whatever is added, `bound` is what the proof rests on",
     "controller.feed_forward.file": "whatever is added, `bound` is what the proof rests on",
+    "controller.tube.inner_position": "where the watch stops; the outer tube covers it, and is what certificates take",
+    "controller.tube.inner_velocity": "where the watch stops; the outer tube covers it, and is what certificates take",
+    "controller.tube.origin": "says where the tube comes from; its numbers are stated",
 }
 
 
 @functools.cache
-def designed(law: str, lockstep: bool) -> tuple[RobotModel, ControllerGains]:
-    """An arm with one law, if one is named, and its gains."""
-    model = load_robot("three_joint", **({"controller.law": law} if law else {}))
-    return model, design_gains(model, lockstep)
+def designed(law: str, path: str, lockstep: bool) -> tuple[RobotModel, TrackingTube]:
+    """An arm with one law, if one is named, and what a change of ``path`` needs; and its gains, or its tube."""
+    named = {"controller.law": law} if law else {}
+    model = load_robot("three_joint", **named, **copy.deepcopy(BEFORE.get(path, {})))
+    return model, tracking_tube(model, lockstep)
 
 
 @pytest.mark.parametrize("lockstep", [False, True])
@@ -197,12 +220,13 @@ def test_a_plan_states_what_of_the_controller_it_rests_on(key: Parameter, lockst
     """A plan for one law, or for one law's settings, is not one for another."""
     parts = key.path.split(".")
     law = {"controller.law": parts[2]} if parts[1] == "laws" else {}
-    before, gains = designed(law.get("controller.law", ""), lockstep)
+    first = copy.deepcopy(BEFORE.get(key.path, {}))
+    before, gains = designed(law.get("controller.law", ""), key.path if first else "", lockstep)
     values = VALUES.get(key.path) or {key.path: changed(key, value_of(before.settings, key.path))}
     if key.path == "controller.inertia_lower":
         values = {key.path: (0.99 * gains.inertia_lower).tolist()}
-    after = load_robot("three_joint", **law, **values)
-    ours, theirs = gains_statement(gains, before), gains_statement(design_gains(after, lockstep), after)
+    after = load_robot("three_joint", **{**law, **first, **values})
+    ours, theirs = gains_statement(gains, before), gains_statement(tracking_tube(after, lockstep), after)
     said = BESIDE.get(key.path, "")
     idle = bool(said) and said.startswith("lock-step") <= lockstep and said.startswith("real time") <= (not lockstep)
     assert (ours["sha256"] == theirs["sha256"]) == idle

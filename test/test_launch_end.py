@@ -135,7 +135,7 @@ def test_a_planner_that_dies_is_started_again_and_the_arm_is_braked_meanwhile(tm
 @pytest.mark.parametrize(
     ("number", "whom"),
     [
-        (signal.SIGINT, os.killpg),
+        pytest.param(signal.SIGINT, os.killpg, marks=pytest.mark.slow),  # everyone is told: test_nodes_ending.py
         pytest.param(signal.SIGTERM, os.kill, marks=pytest.mark.slow),  # to its nodes the same as the next
         (signal.SIGKILL, os.kill),
     ],

@@ -402,14 +402,14 @@ def test_rviz_shows_topics_that_are_published() -> None:
 
 def test_rviz_shows_the_markers_that_are_drawn_in_the_frame_that_they_have() -> None:
     source = (ROOT / "safe_sysid" / "nodes" / "planner" / "markers.py").read_text()
-    namespaces = set(re.findall(r'_marker\(\s*frame, "(\w+)"', source))
+    namespaces = set(re.findall(r'_marker\(\s*"(\w+)"', source))
     (display,) = (
         d
         for d in yaml.safe_load((ROOT / "rviz" / "safe_sysid.rviz").read_text())["Visualization Manager"]["Displays"]
         if d["Class"] == "rviz_default_plugins/MarkerArray"
     )
     assert set(display["Namespaces"]) == namespaces | {"payload"}  # in the tool frame: test_payload_markers.py
-    assert set(re.findall(r'frame: str = "(\w+)"', source)) == {arm_files.WORLD}
+    assert re.findall(r"frame_id = (.+)", source) == [f'"{arm_files.WORLD}"']
 
 
 @pytest.mark.parametrize("namespace", ["arm_1", "/arm_1/", "cell/arm_1"])

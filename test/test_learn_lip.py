@@ -18,7 +18,7 @@ from safe_sysid.learning.gaussian_process.file import read_model
 from safe_sysid.logs.formats.npz import write_log
 
 JOINTS = ("shoulder", "elbow")
-QUICK = ("--joints", ",".join(JOINTS), "--samples", "60", "--epochs", "60", "--batch", "60", "--quiet")
+QUICK = ("--joints", ",".join(JOINTS), "--samples", "60", "--epochs", "20", "--batch", "60", "--quiet")
 VISCOUS, COULOMB = np.array([0.7, 0.3]), np.array([0.5, 1.2])
 
 

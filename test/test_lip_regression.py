@@ -51,7 +51,7 @@ def learned(samples=90):
     model, slides = arm()
     x = drawn(rng, samples, slides)
     torque = torque_of(model, x) + 1e-3 * rng.normal(size=(samples, model.nv))
-    how = Training(epochs=60, batch=45, rate=0.05)
+    how = Training(epochs=60, batch=45, rate=0.05, last=1.0)
     return model, slides, x, torque, train(lip_kernel(model.nv), x, torque, how)
 
 
@@ -154,7 +154,7 @@ def test_both_searches_raise_the_likelihood():
     assert score(found) < score(first) - 10.0
     assert told[-1] == pytest.approx(score(found))
     assert told == sorted(told, reverse=True)
-    assert score(train(kernel, x, torque, Training(epochs=20, rate=0.05))) < score(first) - 10.0
+    assert score(train(kernel, x, torque, Training(epochs=20, rate=0.05, last=1.0))) < score(first) - 10.0
     with pytest.raises(ParameterError, match="adam or lbfgs"):
         train(kernel, x, torque, Training("sgd"))
 
@@ -165,7 +165,7 @@ def test_friction_is_told_apart_from_the_arm():
     x = drawn(rng, 80, slides)
     viscous, coulomb = np.array([0.7, 0.2, 0.4]), np.array([0.5, 1.0, 0.3])
     torque = torque_of(model, x) + viscous * x.qd + coulomb * np.sign(x.qd) + 1e-3 * rng.normal(size=(80, 3))
-    process = train(lip_kernel(3, friction=True), x, torque, Training(epochs=150, batch=80, rate=0.05))
+    process = train(lip_kernel(3, friction=True), x, torque, Training(epochs=150, batch=80, rate=0.05, last=1.0))
     friction = LinearPart(friction_features, 6)
     own = process.kernel.split(process.log)[1]
     found = np.exp(own) * (friction_features(process.units.inside(x)).T @ process.dual)
@@ -243,6 +243,18 @@ def test_a_subset_is_chosen_by_what_is_left_unknown():
         left = process.covariance(x).ravel()
         left[order[:k]] = -1.0
         assert left[order[k]] == pytest.approx(np.max(left))
+
+
+def test_a_million_samples_are_refused_before_any_work():
+    many = np.zeros((1_000_000, 1))
+    x, kernel = Motions(many, many, many, [False]), lip_kernel(1)
+    for work in (
+        lambda: train(kernel, x, many),
+        lambda: TorqueProcess(kernel, np.zeros(kernel.count), [0.0], x, many),
+        lambda: informative(kernel, np.zeros(kernel.count), np.zeros(1), x, 2000),
+    ):
+        with pytest.raises(ParameterError, match=r"1000000 .* GiB: expected at most 12; take fewer samples"):
+            work()
 
 
 def test_what_does_not_fit_is_refused():

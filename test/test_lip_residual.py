@@ -33,7 +33,7 @@ def process(residual: bool = True) -> TorqueProcess:
     return TorqueProcess(kernel, log, rng.uniform(-5.0, -3.0, n), x, rng.normal(size=(37, n)), Units(3.0, 0.5))
 
 
-@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("residual", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_compiled_predictions_are_those_of_the_process(residual: bool) -> None:
     whole, subset = process(residual), np.arange(0, 37, 3)
     predictor = TorquePredictor(whole, subset)
@@ -95,7 +95,7 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Arm, Path]:
     arm, rng, t = Arm(), np.random.default_rng(0), np.arange(0.0, 60.0, 0.4)
     x, held_out = arm.motion(rng, t), arm.motion(rng, t)
     noisy = [arm.torque(part) + 0.02 * rng.normal(size=part.q.shape) for part in (x, held_out)]
-    found = train(lip_kernel(3, friction=True), x, noisy[0], Training(epochs=80, batch=75, rate=0.05))
+    found = train(lip_kernel(3, friction=True), x, noisy[0], Training(epochs=80, batch=75, rate=0.05, last=1.0))
     path = tmp_path_factory.mktemp("lip") / "model.npz"
     trusted = hand_over(found, held_out, noisy[1], most=50)
     write_model(path, LearnedModel(found, tuple(arm.model.joint_names), {}, trusted))
@@ -164,9 +164,13 @@ def named(path: Path) -> RobotModel:
     return load_robot("three_joint", **{f"controller.feed_forward.{key}": x for key, x in keys.items()})
 
 
-def test_a_controller_takes_it_by_name(learned: tuple[Arm, Path]) -> None:
+def test_a_controller_takes_it_by_name(learned: tuple[Arm, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     arm, path = learned
     feed_forward = make_feed_forward(named(path))
+    assert feed_forward.in_tick
+    with monkeypatch.context() as small:
+        small.setattr("safe_sysid.learning.lip._IN_TICK", (449, 150))  # 150 samples of three joints
+        assert not make_feed_forward(named(path)).in_tick
     x = arm.motion(np.random.default_rng(3), np.array([0.7]))
     torque, trust = feed_forward(np.zeros(3), np.zeros(3), x.q[0], x.qd[0], x.qdd[0], 0.0)
     assert trust > 0.0

@@ -2,6 +2,7 @@
 
 import io
 import pickle
+import tempfile
 import zipfile
 
 import numpy as np
@@ -184,3 +185,33 @@ def test_a_file_may_lack_velocities_where_that_is_allowed(tmp_path):
     found = load_log(tmp_path / "a.npz", ("j1",), Reading(may_lack_velocity=True)).measurements
     assert np.all(np.isnan(found.qd))
     assert np.array_equal(found.q, arrays["q"])
+
+
+_BAG = "rosbag2_bagfile_information: {version: 5, storage_identifier: mcap, relative_file_paths: [x.mcap.zstd], "
+BROKEN = {
+    "a.npz": b"PK\x03\x04junk",
+    "b.csv": b"time,q0\n1,x\n",
+    "c.mcap": b"\x89MCAP0\r\njunk",
+    "d.db3": b"SQLite format 3\0" + b"x" * 200,
+    "e.csv": b"\xff\xfe\x00abc",
+    "packed": b"\x28\xb5\x2f\xfdnothing",
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_is_broken_is_named_by_its_own_name(tmp_path, name):
+    """A packed bag is unpacked somewhere, a table may be copied: the message names the user's file alone."""
+    path = tmp_path / name
+    if name == "packed":
+        path.mkdir()
+        (path / "x.mcap.zstd").write_bytes(BROKEN[name])
+        metadata = _BAG + "compression_format: zstd, compression_mode: FILE, topics_with_message_count: [], "
+        metadata += "message_count: 0, duration: {nanoseconds: 0}, starting_time: {nanoseconds_since_epoch: 0}}"
+        (path / "metadata.yaml").write_text(metadata, encoding="utf-8")
+    else:
+        path.write_bytes(BROKEN[name])
+    with pytest.raises(LogError) as caught:
+        load_log(path, JOINTS, Reading())
+    told = str(caught.value)
+    assert str(path) in told
+    assert tempfile.gettempdir() not in told.replace(str(tmp_path), "")

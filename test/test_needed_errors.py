@@ -103,5 +103,8 @@ def test_the_command_writes_what_a_robot_file_takes(tmp_path: Path, capsys: pyte
     for joint, a in zip(result["joints"].values(), section["torque_abs"], strict=True):
         assert a == joint["torque_abs"] >= 1.2 * max(joint["needed"], joint["needed_by_validation"])
     assert "IF no later error is larger" in Path(files[2]).read_text()
+    assert main(["errors", files[0], "--torque-rel", "0", "--empty-hand", "--json", files[3]]) == 0  # it is not
+    empty = json.loads(Path(files[3]).read_text())["results"][0]["joints"].values()
+    assert sum(joint["needed"] for joint in empty) > 1.05 * sum(joint["needed"] for joint in result["joints"].values())
     loaded = load_robot("kinova_gen3", **{f"measurement.{key}": value for key, value in section.items()})
     assert list(loaded.settings.measurement.torque_abs) == section["torque_abs"]

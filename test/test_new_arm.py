@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from safe_sysid.control.design import design_gains
 from safe_sysid.errors import ConfigError, ModelError, SafeSysIdError
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.identifier import Identifier
+from safe_sysid.logs import write_log
 from safe_sysid.new_arm import NewArm, write_configuration
 from safe_sysid.new_arm.arm_facts import look_at
 from safe_sysid.new_arm.home import inertia_matrices
@@ -25,6 +27,7 @@ from safe_sysid.new_arm.payload import CENTRED, PayloadGuess, prior_of
 from safe_sysid.new_arm.shapes import fit_meshes, rounded_hull
 from safe_sysid.new_arm.text import configuration_text
 from safe_sysid.planning.certification.certificate import start_check
+from safe_sysid.report.identification.output import declared_texts
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.files.urdf import UrdfChain, read_urdf
 from safe_sysid.robot.loading import load_robot
@@ -322,9 +325,14 @@ def test_simulated_drives_are_named_in_every_verdict(written: tuple[Path, list[s
     assert model.settings.drives == "simulated"
     assert any("drives of my_arm are simulated" in line for line in unchecked(model))
     assert any("SIMULATED drives" in remark for remark in written[1])
+    assert model.drive_note in declared_texts(model, False).values()  # result.json, report, last line
+    assert load_robot("three_joint").drive_note == ""
+    assert "drives" not in declared_texts(load_robot("three_joint"), False)
 
 
-def test_a_log_of_plausible_drives_is_no_contradiction(unknown: tuple[Path, list[str]], model: RobotModel) -> None:
+def test_a_log_of_plausible_drives_is_no_contradiction(
+    unknown: tuple[Path, list[str]], model: RobotModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Where drives are unknown the bounds hold the truth; drives that were chosen for a simulation contradict it."""
     simulated, model = model, load_robot(unknown[0])
     rng, torque, layout = np.random.default_rng(3), model.limits.torque, model.layout
@@ -348,6 +356,14 @@ def test_a_log_of_plausible_drives_is_no_contradiction(unknown: tuple[Path, list
     assert np.all((answer.box.payload_lower <= truth) & (truth <= answer.box.payload_upper))
     prior = model.arm_prior.payload_upper - model.arm_prior.payload_lower
     assert np.min(answer.widths / prior) < 0.8
+    write_log(tmp_path / "log.npz", model.joint_names, Measurements(log.stamps, log.q, log.qd, effort))
+    command = ["identify", tmp_path / "log.npz", "--robot", unknown[0], "--out", tmp_path / "out", "--quiet"]
+    assert main([str(word) for word in command]) == 0
+    assert "drives of my_arm are unknown" in capsys.readouterr().out.splitlines()[-1]
+    found = json.loads((tmp_path / "out" / "result.json").read_text(encoding="utf-8"))
+    assert "rely on intervals" in found["declared"]["drives"]
+    assert found["payload"]["lower"][0] <= 1.2 <= found["payload"]["upper"][0]
+    assert found["payload"]["nominal"][0] == pytest.approx(1.2, abs=0.3)
 
 
 def payload_theta(model: RobotModel, mass: float) -> np.ndarray:

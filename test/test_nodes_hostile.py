@@ -102,6 +102,7 @@ def test_in_lockstep_only_the_size_counts_where_each_message_is_asked_for() -> N
     assert {name for name, limit in TOPICS.items() if limit.free_in_lockstep} == {
         "joint_states",
         "effort_command",
+        "trajectory_command",
         "reference",
     }
 
@@ -218,7 +219,7 @@ def test_no_plan_is_taken_while_another_says_torques(monkeypatch: pytest.MonkeyP
     exclusive_publishers = SimpleNamespace(why_not=lambda topic: "two of them" if topic == "effort_command" else "")
     node: Any = SimpleNamespace(exclusive_publishers=exclusive_publishers, options=SimpleNamespace(lockstep=False))
     node.trust = partial(BaseNode.trust, node)
-    node.model = SimpleNamespace(joint_names=("a",))
+    node.model, node._topic = SimpleNamespace(joint_names=("a",)), "effort_command"
     monkeypatch.setattr(messages, "read_plan", lambda *_: SimpleNamespace(digest=""))
     with pytest.raises(MessageRefusedError, match="two of them"):
         ControllerNode._on_plan(node, JointTrajectory())

@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("rclpy")
 pytest.importorskip("mujoco")
 
+from diagnostic_msgs.msg import DiagnosticArray
 from geometry_msgs.msg import InertiaStamped
 from message_bench import MessageBench
 from ros_harness import Probe, running
@@ -37,6 +38,7 @@ LATCHED_TOPICS: dict[str, type] = {
     "certificate": Float64MultiArray,
     "payload": InertiaStamped,
     "last_link_with_payload": InertiaStamped,
+    "intervals": DiagnosticArray,
     "identifier/configuration": String,
     "controller/transition_reason": String,
 }
@@ -99,6 +101,11 @@ def test_at_rest_nobody_is_busy_and_latched_topics_keep_the_newest_message(tmp_p
         assert all_together.m == pytest.approx(nominal[0], abs=1e-12)
         assert alone.m == pytest.approx(payload_bounds(model, lower, nominal, upper).nominal[0], abs=1e-12)
         assert alone.m < all_together.m - 0.5
+        for status, told_mass in zip(told["intervals"][-1].status, (alone.m, all_together.m), strict=True):
+            assert status.message == UpdateStatus.OK.value
+            mass = {pair.key: pair.value for pair in status.values}["m"].split()
+            assert float(mass[1]) <= told_mass <= float(mass[5])
+            assert mass[6] == "kg"
 
         # Time goes on as soon as something happens.
         def ask(service: str) -> Trigger.Response:
@@ -108,6 +115,7 @@ def test_at_rest_nobody_is_busy_and_latched_topics_keep_the_newest_message(tmp_p
             probe.wait(answer.done, f"the answer of {service}")
             return answer.result()
 
+        assert not ask("identifier/forward_payload").success  # nobody is named
         plans = len(told["plan"])
         assert ask("planner/start").success
         probe.wait(lambda: probe.value("plant", "pace") == "as fast as it goes", "time to go on")

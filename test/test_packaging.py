@@ -458,6 +458,7 @@ def test_launcher_without_a_suitable_python_says_what_to_do(bare_clone: Path) ->
 class TestLauncher:
     """./safe-sysid, started from another directory."""
 
+    @pytest.mark.slow
     def test_without_a_package_index_fails_with_a_reason(self, bare_clone: Path) -> None:
         dead = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "0", "PIP_CONFIG_FILE": os.devnull}
         result = launch(bare_clone, "demo", **dead)

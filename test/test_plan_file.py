@@ -493,7 +493,7 @@ def test_a_plan_out_of_its_run_may_begin_in_motion_but_that_is_said(model: Robot
     assert "begins in motion at 1.500000 s" in (chain_problem(moving)[0] or "")
     wrong, assumed = chain_problem(moving, alone=True)
     assert wrong is None
-    for word in ("BEGINS IN MOTION", "1.500000 s", *(f"{x:.6g}" for x in state.ravel())):
+    for word in ("BEGINS IN MOTION", "1.500000 s", *(f"{x:.4g}" for x in state[:2].ravel())):
         assert word in assumed[0]
 
 

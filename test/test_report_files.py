@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from matplotlib.image import imread
 from pydantic import BaseModel, ValidationError
 from rich.console import Console
 
+from safe_sysid.apps import bars
 from safe_sysid.apps.judge.evaluation import evaluate
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.demo.options import DemoOptions, Setup
@@ -152,7 +154,7 @@ def test_tables_fit_a_small_terminal(tmp_path: Path) -> None:
     text = console.export_text()
     assert "…" not in text
     assert all(len(line) <= 80 for line in text.splitlines())
-    assert re.search(r"mcz +kg m +-?\d\.\d{4} +-?\d\.\d{4}", text)
+    assert re.search(r"mcz +kg m +(-?\d\.\d{2,6} +){5}", text), "as many digits as the width has to say"
 
 
 def is_picture(path: Path) -> bool:
@@ -178,6 +180,30 @@ def test_pictures_of_a_run_that_broke_off(tmp_path: Path) -> None:
     names = draw_pictures(setup, logs)
     assert all(is_picture(tmp_path / name) for name in names)
     assert draw_pictures(setup, RunLogs(None, None, (), ())) == []
+
+
+def test_errors_name_the_file_that_was_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "a.json").mkdir()
+    (tmp_path / "a.json" / "full").touch()
+    with pytest.raises(IsADirectoryError) as refused:
+        write_text(tmp_path / "a.json", "text")
+    assert refused.value.filename == str(tmp_path / "a.json")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_progress_is_told_where_nobody_can_draw(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bars, "_PERIOD", 0.02)
+    with bars.steps("reading") as tell:
+        tell("bounding", 0.25)
+        time.sleep(0.2)  # a step that says nothing of itself meanwhile
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) > 2
+    assert set(said) == {"bounding: 25%"}
+    with bars.steps("reading", quiet=True):
+        time.sleep(0.1)
+    assert capsys.readouterr().err == ""
 
 
 def test_files_appear_whole_or_not_at_all(tmp_path: Path) -> None:

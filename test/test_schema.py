@@ -28,7 +28,13 @@ from safe_sysid.schema.json_schema import json_schema
 from safe_sysid.schema.reference import reference
 from safe_sysid.simulation import ACTUATOR_MODES, DRAW_MODES, NOISE_MODES
 
-DATA = read_yaml(resource_path("config/kinova_gen3.yaml"))
+#: A section that files may leave out, whole: its keys can be looked at one by one.
+TUBE = {
+    "position": 0.01, "velocity": 0.1, "acceleration": 1.0, "inner_position": 0.005, "inner_velocity": 0.05,
+    "largest_velocity": 1.0, "largest_acceleration": 2.0, "largest_jerk": 10.0, "heaviest": 9.0, "latency_s": 0.01,
+    "origin": "a test",
+}  # fmt: skip
+DATA = merge(read_yaml(resource_path("config/kinova_gen3.yaml")), {"controller.tube": TUBE})
 GROUPS = tuple(dict.fromkeys(group for groups in KINDS.values() for group in groups))
 NODE_PARAMETERS = {f"{kind}: {p.path}": p for kind in KINDS for p in parameters_of(kind)}
 NUMBERS = [p for p in KEYS.values() if p.range is not None]

@@ -13,7 +13,16 @@ pytest.importorskip("mujoco")
 
 from ros_harness import Probe, running
 
-from safe_sysid.nodes.common.access_policy import ENCLAVES, NODES, OPTIONAL, Access, full_name, main, policy_text
+from safe_sysid.nodes.common.access_policy import (
+    ENCLAVES,
+    NODES,
+    OPTIONAL,
+    TRAJECTORIES,
+    Access,
+    full_name,
+    main,
+    policy_text,
+)
 
 pytestmark = pytest.mark.ros
 
@@ -59,7 +68,13 @@ def test_what_is_no_namespace_makes_no_file(namespace: str, capsys: pytest.Captu
 
 def test_only_the_nodes_of_the_arm_may_move_it_and_lookers_on_say_nothing() -> None:
     """The point of it all, independent of the table's order: who may say what has consequences."""
-    moves = {"effort_command": "controller", "plan": "planner", "bounds": "identifier", "bounds_active": "controller"}
+    moves = {
+        "effort_command": "controller",
+        TRAJECTORIES: "controller",
+        "plan": "planner",
+        "bounds": "identifier",
+        "bounds_active": "controller",
+    }
     for topic, sayer in moves.items():
         assert [name for name, access in ENCLAVES.items() if topic in access.publish] == [sayer]
     assert [name for name, access in ENCLAVES.items() if "joint_states" in access.publish] == ["plant"]
@@ -100,7 +115,8 @@ def test_nodes_create_what_the_policy_allows_and_nothing_else(tmp_path: Path) ->
             process.wait_ready()
         for name, access in NODES.items():
             wanted = {place: {full_name(item) for item in getattr(access, place)} for place in PLACES}
-            wanted["subscribe"] -= OPTIONAL
+            wanted["subscribe"] -= OPTIONAL | {full_name(TRAJECTORIES)}
+            wanted["publish"] -= {full_name(TRAJECTORIES)}
 
             def complete(name: str = name, wanted: dict[str, set[str]] = wanted) -> bool:
                 try:

@@ -18,6 +18,7 @@ from safe_sysid.robot.parameters import com_and_inertia, is_consistent
 from safe_sysid.simulation.payloads import (
     DUMBBELLS,
     NO_PAYLOAD,
+    POUND,
     Payload,
     check_inside_prior,
     dumbbell,
@@ -149,9 +150,9 @@ def test_a_flat_plate_and_a_point_are_bodies() -> None:
         ("-2,0,0,0,0.1,0,0.1,0,0,0.1", r"m = -2.0 kg: expected a positive mass"),
         ("1,0,0,0.1,0.01,0,0.01,0,0,0.03", r"0.01, 0.01, 0.03 break the triangle inequality \(0.03 > 0.02\)"),
         ("1,0,0,0.1,0.01,0.02,0.01,0,0,0.01", r"negative principal moment -0.01"),
-        ("9lb", r"'9lb': expected one of 4lb, 5lb, 6lb, 7lb, 8lb"),
-        ("xlb", r"'xlb': expected one of"),
-        ("brick", r"'brick': expected none, 4lb, .*, a .urdf file, or ten numbers"),
+        ("xlb", r"'xlb': expected none, a weight such as 2kg"),
+        ("0g", r"0g: expected a positive weight, or none"),
+        ("brick", r"'brick': expected none, a weight such as 2kg, .*, a .urdf file, or ten numbers"),
         ("/nowhere/thing.urdf", r"/nowhere/thing.urdf: no such file"),
     ],
 )
@@ -293,9 +294,17 @@ def test_every_dumbbell_fits_the_prior_of_the_gen3(name: str) -> None:
     assert theta[3] < 0.0  # the flange points along -z of joint 7
 
 
-@pytest.mark.parametrize(("text", "mass"), [("2kg", 2.0), ("1.5 kg", 1.5), ("800g", 0.8)])
-def test_a_weight_in_kilograms_is_a_dumbbell(text: str, mass: float) -> None:
+@pytest.mark.parametrize(("text", "mass"), [("2kg", 2.0), ("1.5 kg", 1.5), ("800g", 0.8), ("4.4lb", 4.4 * POUND)])
+def test_a_weight_is_a_dumbbell(text: str, mass: float) -> None:
     payload = payload_from_spec(text)
     assert payload.theta[0] == pytest.approx(mass, rel=1e-12)
     assert payload.name == text.replace(" ", "")
     assert len(payload.shapes) == 3
+
+
+@pytest.mark.parametrize(("text", "mass"), [("500g", 0.5), ("1 g", 1e-3), ("1lb", POUND)])
+def test_what_weighs_no_more_than_a_handle_is_a_piece_of_one(text: str, mass: float) -> None:
+    payload = payload_from_spec(text)
+    assert payload.theta[0] == pytest.approx(mass, rel=1e-12)
+    (rod,) = payload.shapes
+    assert np.pi / 4.0 * (2.0 * rod.size[0]) ** 2 * rod.size[1] * 7850.0 == pytest.approx(mass, rel=1e-12)

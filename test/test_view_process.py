@@ -30,7 +30,7 @@ def publishes(probe: Probe) -> set[str]:
     return {kind for _, kinds in topics for kind in kinds}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_it_publishes_nothing_and_ends_when_told(tmp_path: Path, number: int) -> None:
     with Probe() as probe, viewing(tmp_path, "elsewhere", read_only=True) as (process, address):
         probe.wait(lambda: ("viewer", "/elsewhere") in probe.node.get_node_names_and_namespaces(), "the node")

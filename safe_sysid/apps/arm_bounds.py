@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from safe_sysid.identification.arm.base_parameters import BaseParameters
+from safe_sysid.identification.arm.base_parameters import BaseParameters, parameter_units, parameter_words
+from safe_sysid.identification.arm.control_box import control_box
 from safe_sysid.identification.arm.data import as_torque
 from safe_sysid.identification.arm.identify import ArmIdentification
 from safe_sysid.identification.arm.intervals import ArmIntervals, ArmIntervalsError, arm_intervals
@@ -15,14 +16,19 @@ from safe_sysid.identification.equations.measurement_errors import MeasurementEr
 from safe_sysid.logs.formats.npz import write_log
 from safe_sysid.logs.log import Log
 from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["CERTIFICATE", "Bounding"]
+__all__ = ["CERTIFICATE", "CONTROL_CERTIFICATE", "Bounding"]
 
-CERTIFICATE = "arm_certificate.json"
+CERTIFICATE, CONTROL_CERTIFICATE = "arm_certificate.json", "arm_certificate_of_box.json"
 
 
 class Bounding:
-    """Bounds what an estimate names, tells why it could not, and leaves the proof with the logs that it rests on."""
+    """Bounds what an estimate names, tells why it could not, and leaves the proof with the logs that it rests on.
+
+    Attributes:
+        control_box: for control laws, once :meth:`write` was called; None where nothing is proved.
+    """
 
     def __init__(
         self,
@@ -48,6 +54,7 @@ class Bounding:
         )
         self._asked = model is not None and not estimates_only
         names = () if model is None else model.joint_names
+        self.control_box: ParameterBox | None = None
         self._measured = [as_torque(x.measurements, names, torque_per_effort) for x in logs if self._asked]
 
     def prove(self, base: BaseParameters) -> ArmIntervals | None:
@@ -73,10 +80,19 @@ class Bounding:
         intervals, reason = found.intervals, self._reason
         if self._model is None or intervals is None:
             if self._asked and found.columns:
-                words = "; ".join(column.words for column in found.columns)
-                reason = f"held-out samples ask for what no equation has: {words}"
+                asked = "; ".join(column.words for column in found.columns)
+                reason = f"held-out samples ask for what no equation has: {asked}"
             return {"proved": False, "reason": reason, "equations": 0, "certificate": None}
-        write_arm_certificate(out / CERTIFICATE, intervals, found.names, found.units, self._model, self._measured)
+        law = control_box(intervals, self._model, found.theta)
+        self.control_box = law.box
+        words = parameter_words(self._model.layout, self._model.joint_names)
+        all_units = parameter_units(self._model.layout, self._model.kinematics.sliding)
+        law_units = [all_units[p] for p in law.intervals.base.independent.tolist()]
+        for file, proved, its_names, its_units in (
+            (CERTIFICATE, intervals, found.names, found.units),
+            (CONTROL_CERTIFICATE, law.intervals, law.intervals.base.names(words), law_units),
+        ):
+            write_arm_certificate(out / file, proved, its_names, its_units, self._model, self._measured)
         for k, (log, data) in enumerate(zip(self._logs, self._measured, strict=True)):
             write_log(out / f"log_{k + 1}.npz", self._model.joint_names, data, log.origin_ns)
         return {

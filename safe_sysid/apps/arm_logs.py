@@ -8,9 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
 from safe_sysid.dynamics.closed_chain import Mechanism
 from safe_sysid.errors import ConfigError
 from safe_sysid.identification.arm.data import ArmData, Processing, prepare
@@ -20,8 +17,8 @@ from safe_sysid.logs.formats.reading import load_log, reading_of
 from safe_sysid.logs.log import Log
 
 __all__ = [
-    "ArmLogOptions", "check_samples", "make_directory", "output_directory", "progress_bar", "read_logs", "refused",
-    "split_samples",
+    "ArmLogOptions", "check_samples", "make_directory", "output_directory", "processing_of", "read_logs",
+    "refused", "split_samples",
 ]  # fmt: skip
 
 
@@ -59,6 +56,11 @@ def read_logs(options: ArmLogOptions, joint_names: tuple[str, ...]) -> list[Log]
     return [load_log(path, joint_names, reading) for path in (*options.logs, *options.validation)]
 
 
+def processing_of(options: ArmLogOptions, transition: float = 0.0) -> Processing:
+    """How samples are made. ``transition``: friction transition velocity, rad/s."""
+    return Processing(options.cutoff, options.decimation, options.velocity, dict(options.torque_per_effort), transition)
+
+
 def split_samples(
     logs: Sequence[Log], joint_names: Sequence[str], options: ArmLogOptions, transition: float = 0.0
 ) -> tuple[ArmData, ArmData]:
@@ -71,10 +73,7 @@ def split_samples(
     Raises:
         DataError: logs cannot be used, or one of the two would be empty.
     """
-    processing = Processing(
-        options.cutoff, options.decimation, options.velocity, dict(options.torque_per_effort), transition
-    )
-    data = prepare([log.measurements for log in logs], joint_names, processing)
+    data = prepare([log.measurements for log in logs], joint_names, processing_of(options, transition))
     held_out = list(range(len(options.logs), len(logs))) or None
     return data.split(options.share, held_out)
 
@@ -116,14 +115,6 @@ def make_directory(out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError("--out", "directory", str(out), f"one that can be made ({error.strerror})") from None
-
-
-def progress_bar(options: ArmLogOptions) -> Progress:
-    """A bar that is shown on a terminal alone."""
-    return Progress(
-        TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=Console(stderr=True),
-        transient=True, disable=options.quiet or not sys.stderr.isatty(),
-    )  # fmt: skip
 
 
 def refused(options: ArmLogOptions, command: str, findings: Sequence[str], undone: str) -> bool:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from safe_sysid.control.design import design_gains
+from safe_sysid.control.law_code import write_law
 from safe_sysid.core.layout import ROTOR
 from safe_sysid.decimals import at_most
 from safe_sysid.dynamics.generated.chain import dh_kinematics
@@ -21,7 +23,7 @@ from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.whole_files import write_text
 
-__all__ = ["arm_of", "print_generated", "print_reduced", "task_of"]
+__all__ = ["arm_of", "print_generated", "print_law", "print_reduced", "task_of"]
 
 _KINDS = {"revolute": False, "r": False, "prismatic": True, "p": True}
 
@@ -83,6 +85,18 @@ def print_generated(name: str, out: Path, prefix: str, yes: bool, friction: bool
     for function, method, why in choices(made):
         print(f"  {function:10s} {method:10s} ({why})")
     print(made.tested or "no C compiler on this machine: chosen by operations, the self-test has not been run")
+    print(f"wrote {', '.join(sorted(path.name for path in out.iterdir()))} in {out}")
+    return 0
+
+
+def print_law(name: str, out: Path, prefix: str) -> int:
+    """Write the robust law of a robot and say what the self-test said; returns the exit status."""
+    robot = load_robot(name)
+    check_place(out)
+    gains = design_gains(robot)
+    tested = write_law(robot, gains, out, prefix)
+    print(f"{robot.n} joints, commands at most {gains.assumptions.hold_max!r} s old, V_max {at_most(gains.V_max)} J")
+    print(f"self-test: {tested}" if tested else "no C compiler on this machine: the self-test has not been run")
     print(f"wrote {', '.join(sorted(path.name for path in out.iterdir()))} in {out}")
     return 0
 

@@ -6,24 +6,20 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from safe_sysid.apps.bars import bar
 from safe_sysid.apps.identify_log import PROVED, identify_log
 from safe_sysid.apps.sensors import SENSORS, assumed_text, log_settings, torque_settings
 from safe_sysid.errors import ConfigError
-from safe_sysid.identification.diagnosis.excitation_words import describe_excitation, weak_combinations
-from safe_sysid.identification.diagnosis.log import diagnose_log
-from safe_sysid.identification.diagnosis.rows import format_diagnosis
-from safe_sysid.identification.diagnosis.slack_watch import SlackWatch
 from safe_sysid.identification.digest import log_digest
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.tare.file import load_tare, read_tare
@@ -34,12 +30,10 @@ from safe_sysid.logs.filtering import low_pass
 from safe_sysid.logs.formats.npz import read_log, write_log
 from safe_sysid.logs.formats.reading import load_log, reading_of
 from safe_sysid.logs.log import Log, LogError
-from safe_sysid.logs.online.certify import CertificateWriter
-from safe_sysid.logs.run import LogRun
-from safe_sysid.report.identification.output import assemble_result, print_result, write_all
+from safe_sysid.report.identification.output import print_result, write_all
 from safe_sysid.report.identification.result import write_result
 from safe_sysid.robot.files.yaml_file import read_yaml
-from safe_sysid.robot.loading import load_robot
+from safe_sysid.robot.loading import load_robot, with_declared
 from safe_sysid.robot.model import RobotModel
 
 __all__ = ["IdentifyOptions", "identify", "robot_overrides"]
@@ -76,6 +70,7 @@ class IdentifyOptions:
     settings: tuple[tuple[str, Any], ...] = ()
     method: str | None = None
     update: float | None = None
+    thorough: bool = False
     out: Path | None = None
     json_file: Path | None = None
     quiet: bool = False
@@ -132,46 +127,6 @@ def _payload_box(text: str) -> Any:
     return {"size": numbers[:3], "center": numbers[3:]}
 
 
-class _Screen:
-    """What the user sees while it goes on; progress on stderr, results on stdout."""
-
-    def __init__(self, quiet: bool) -> None:
-        self.quiet = quiet
-        self.out = Console(width=None if sys.stdout.isatty() else 110, highlight=False)
-        self._err = Console(stderr=True, highlight=False)
-
-    @contextmanager
-    def progress(self, what: str) -> Iterator[Callable[[float], None]]:
-        """A bar on a terminal; elsewhere a line every 10 s."""
-        if not self.quiet and not self._err.is_terminal:
-            yield _every(10.0, lambda share: print(f"{what}: {share:.0%}", file=sys.stderr, flush=True))
-            return
-        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-        with Progress(
-            *columns, console=self._err, transient=True, disable=self.quiet or not self._err.is_terminal
-        ) as bar:
-            task = bar.add_task(what, total=1.0)
-            yield lambda share: bar.update(task, completed=share)
-
-    def say(self, text: str) -> None:
-        """A line, unless quiet."""
-        if not self.quiet:
-            self.out.print(text, markup=False, soft_wrap=True)
-
-
-def _every(period: float, tell: Callable[[float], None]) -> Callable[[float], None]:
-    """Calls ``tell`` at most once in a period, s of wall time, and not in the first one."""
-    last = time.monotonic()
-
-    def progress(share: float) -> None:
-        nonlocal last
-        if (now := time.monotonic()) - last >= period:
-            last = now
-            tell(share)
-
-    return progress
-
-
 def identify(options: IdentifyOptions) -> int:
     """Read, check, identify, write, tell.
 
@@ -181,7 +136,13 @@ def identify(options: IdentifyOptions) -> int:
     Raises:
         SafeSysIdError: something cannot be used; one line says what.
     """
-    screen = _Screen(options.quiet)
+    console = Console(width=None if sys.stdout.isatty() else 110, highlight=False)
+
+    def say(text: str) -> None:
+        """A line, unless quiet."""
+        if not options.quiet:
+            console.print(text, markup=False, soft_wrap=True)
+
     begin = time.perf_counter()
     overrides = robot_overrides(options)
     try:
@@ -192,18 +153,17 @@ def identify(options: IdentifyOptions) -> int:
         text = ",".join(f"{x:g}" for x in options.density)
         raise ConfigError("--density", "value", text, "--payload-box too: without a box it says nothing") from None
     errors = MeasurementErrors.from_model(model)
-    log = _read(options, model, screen)
+    log = _read(options, model)
     if options.sensor is not None:
-        overrides, assumed = _with_sensor(options, overrides, log, screen)
-        model = load_robot(options.robot, **overrides)
+        model, overrides, assumed = _with_sensor(options, model, overrides, log)
         errors = MeasurementErrors.from_model(model)
         for line in assumed_text(options.sensor, assumed, model):
-            screen.say(line)
+            say(line)
     tare, dated = _tare(options, model, errors, log)
     read = time.perf_counter()
     findings = [*check_log(log, model, errors), *dated]
     for finding in findings:
-        if finding.level == "error" or not screen.quiet:
+        if finding.level == "error" or not options.quiet:
             print(finding.text, file=sys.stderr)
     wrong = [finding for finding in findings if finding.level == "error"]
     if wrong and not options.force:
@@ -215,7 +175,7 @@ def identify(options: IdentifyOptions) -> int:
         return 2
     if options.filter_hz is not None:
         log = low_pass(log, model, options.filter_hz)
-        screen.say(f"filtered at {options.filter_hz:g} Hz: nothing is guaranteed")
+        say(f"filtered at {options.filter_hz:g} Hz: nothing is guaranteed")
     checked = time.perf_counter()
     out = options.out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-identify-{options.log.stem}"
     method = options.method or model.settings.identification.method
@@ -223,56 +183,36 @@ def identify(options: IdentifyOptions) -> int:
     kind = "guaranteed" if method in PROVED else "estimate"
     kind = "sensor" if options.sensor is not None and kind == "guaranteed" else kind
     kind = "filtered" if options.filter_hz is not None else "forced" if wrong else kind
-    certificates = None
-    if kind == "guaranteed":  # what is not must leave nothing that looks as if it were
-        named = None if tare is None else (tare.log_hash, tare.samples)
-        certificates = CertificateWriter(out, model, errors, method, named)
-    with screen.progress("identifying") as progress:
-        done = identify_log(log, model, errors, method, options.update, progress, certificates, tare)
-    seconds = {"read": read - begin, "check": checked - read, "identify": done.seconds}
-    diagnosis = _diagnosis(log, model, errors, done, tare, screen)
-    seconds["diagnosis"] = time.perf_counter() - checked - done.seconds
-    result = assemble_result(
-        model,
-        log,
-        done,
-        findings,
-        method,
-        path=str(options.log),
-        tare=None if tare is None else f"{tare.samples} samples of {tare.created:%Y-%m-%d %H:%M} UTC",
-        guaranteed=kind == "guaranteed",
-        filtered_hz=options.filter_hz,
-        certificates=certificates,
-        seconds=seconds,
-        diagnosis=diagnosis,
-        errors_used=_errors_used(model, errors, done),
-    )
+    done, result = identify_log(
+        log, model, errors, method, kind, findings, str(options.log), out, options.update, tare, options.filter_hz,
+        options.thorough, {"read": read - begin, "check": checked - read}, partial(bar, quiet=options.quiet),
+    )  # fmt: skip
     kept = tare is None or _keep_tare_log(Path(options.tare or model.settings.tare.file or ""), tare, out)
     command = _verify_command(options, overrides, out, None if kept else tare)
     if not kept:
-        screen.say(f"the tare's log is not beside it: to verify, say where it is, as in: {command}")
+        say(f"the tare's log is not beside it: to verify, say where it is, as in: {command}")
     verdict = write_all(out, result, model, log, done, kind, command)
     if options.json_file is not None:
         write_result(options.json_file, result)
-    if not screen.quiet:
-        print_result(screen.out, result)
+    if not options.quiet:
+        print_result(console, result)
     print(verdict, flush=True)
     return result.exit_status
 
 
 def _with_sensor(
-    options: IdentifyOptions, overrides: Mapping[str, Any], log: Log, screen: _Screen
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """All settings with those that the log shows, and these alone; what an option says stays as it is."""
+    options: IdentifyOptions, model: RobotModel, overrides: Mapping[str, Any], log: Log
+) -> tuple[RobotModel, dict[str, Any], dict[str, Any]]:
+    """The arm and all settings with those that the log shows, and these alone; what an option says stays as it is."""
     kind = SENSORS[options.sensor or ""]
     said = dict(overrides)
     said.setdefault("measurement.torque_source", kind.source)
     said.setdefault("measurement.torque_rel", kind.relative)
-    first = load_robot(options.robot, **said)
+    first = with_declared(model, said)
     shown = {key: value for key, value in log_settings(log, first).items() if key not in said}
     if "measurement.torque_abs" not in said:
-        shown |= torque_settings(log, load_robot(options.robot, **said, **shown))
-    return {**said, **shown}, shown
+        shown |= torque_settings(log, with_declared(first, shown))
+    return with_declared(first, shown), {**said, **shown}, shown
 
 
 def _count(number: int, what: str) -> str:
@@ -322,7 +262,7 @@ def _clear(out: Path, used: Sequence[Path | None]) -> None:
         raise LogError(f"{out}: cannot be written: {error.strerror or error}") from error
 
 
-def _read(options: IdentifyOptions, model: RobotModel, screen: _Screen) -> Log:
+def _read(options: IdentifyOptions, model: RobotModel) -> Log:
     reading = reading_of(options.map_file, options.topic, dict(options.columns), options.angles, options.time_unit)
     reading = replace(reading, start=options.start, end=options.end)
     if np.any(model.sliding):
@@ -335,7 +275,7 @@ def _read(options: IdentifyOptions, model: RobotModel, screen: _Screen) -> Log:
         reading = replace(reading, angles="rad")
     if options.start is not None and options.end is not None and not options.start < options.end:
         raise LogError(f"--from {options.start:g} --to {options.end:g}: expected from < to")
-    with screen.progress("reading") as progress:
+    with bar("reading", options.quiet) as progress:
         return load_log(options.log, model.joint_names, reading, progress)
 
 
@@ -376,24 +316,3 @@ def _tare(
             f"{error}; the tare was recorded {made:%Y-%m-%d %H:%M} UTC, the log {now:%Y-%m-%d %H:%M} UTC ({source})"
             f"{'' if options.recorded else ': --recorded TIME says otherwise'}"
         ) from None
-
-
-def _errors_used(model: RobotModel, errors: MeasurementErrors, done: LogRun) -> float | None:
-    """Smallest factor of all half widths at which some parameters of the prior agree with every equation kept."""
-    if done.identifier is None or done.empty or not len(done.identifier.rows):
-        return None
-    return max(0.0, 1.0 - SlackWatch(model, errors).update(done.identifier.rows, model.arm_prior))
-
-
-def _diagnosis(
-    log: Log, model: RobotModel, errors: MeasurementErrors, done: LogRun, tare: Tare | None, screen: _Screen
-) -> list[str]:
-    """Why the data contradict what is declared; else what the motion has hardly shown."""
-    if done.identifier is None or done.result is None:
-        return []
-    if not done.empty:
-        weak = weak_combinations(model, errors, done.identifier.rows, done.box)
-        return describe_excitation(weak)
-    rows = None if tare is None else tare.log_rows
-    with screen.progress("diagnosing") as progress:
-        return format_diagnosis(diagnose_log(model, errors, log.measurements[: done.samples], rows, progress))

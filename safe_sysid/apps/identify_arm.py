@@ -6,12 +6,11 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 
 from safe_sysid import __version__
@@ -21,25 +20,29 @@ from safe_sysid.apps.arm_logs import (
     check_samples,
     make_directory,
     output_directory,
-    progress_bar,
+    processing_of,
     read_logs,
     refused,
     split_samples,
 )
+from safe_sysid.apps.bars import steps
 from safe_sysid.dynamics.closed_chain import Mechanism, load_mechanism
 from safe_sysid.errors import ConfigError
+from safe_sysid.identification.arm.data import prepare
 from safe_sysid.identification.arm.identify import ArmIdentification, Choices, identify_samples
+from safe_sysid.identification.arm.torque_constants import TorqueConstant, torque_constants
+from safe_sysid.logs.log import Log
 from safe_sysid.report.arm.files import mjcf_fragment, robot_file, urdf_with
 from safe_sysid.report.arm.html import arm_html, intervals_text
 from safe_sysid.robot.config import load_settings
 from safe_sysid.robot.loading import find_urdf, load_robot
 from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scenes.scene import config_path
 from safe_sysid.whole_files import write_text
 
 __all__ = ["IdentifyArmOptions", "identify_arm", "result_of"]
 
-FloatArray = NDArray[np.float64]
 #: Of base parameters: with more of them open, a log identifies no arm.
 _MOST_OPEN = 1.0 / 3.0
 _REST = 0.05  # of the held-out samples: more of them at rest are told
@@ -57,6 +60,8 @@ class IdentifyArmOptions(ArmLogOptions):
     motors_only: bool = False
     plain_friction: bool = False
     estimates_only: bool = False
+    loaded: tuple[Path, ...] = ()
+    known_mass: float | None = None
 
 
 def identify_arm(options: IdentifyArmOptions) -> int:
@@ -73,35 +78,37 @@ def identify_arm(options: IdentifyArmOptions) -> int:
     """
     begin = time.perf_counter()
     console = Console(width=None if sys.stdout.isatty() else 110, highlight=False)
-    with progress_bar(options) as bar:
-        task = bar.add_task("reading", total=1.0)
+    with steps("reading", options.quiet) as tell:
         model, mechanism = _arm(options)
         logs = read_logs(options, mechanism.actuated_names)
         transition = 0.0 if model is None else model.friction_transition_velocity
+        constants = _torque_constants(options, mechanism, logs[: len(options.logs)], transition)
+        options = _with_constants(options, constants)
         samples, held_out = split_samples(logs, mechanism.actuated_names, options, transition)
         findings = check_samples(logs, mechanism, samples)
         if refused(options, "identify-arm", [finding.message for finding in findings], "identified"):
             return 2
-        bar.update(task, description="identifying", completed=0.05)
+        tell("identifying", 0.05)
         choices = Choices(
             options.method, options.regularisation, options.known_links, options.motors_only,
             not options.plain_friction, transition,
         )  # fmt: skip
         bounding = Bounding(
             model, logs, dict(options.torque_per_effort), options.estimates_only,
-            lambda share: bar.update(task, description="bounding", completed=0.4 + 0.5 * share),
+            lambda share: tell("bounding", 0.4 + 0.5 * share),
         )  # fmt: skip
         found = identify_samples(
             mechanism,
             samples,
             held_out,
             choices,
-            lambda share: bar.update(task, completed=0.05 + 0.35 * share),
+            lambda share: tell("identifying", 0.05 + 0.35 * share),
             bounding.prove,
         )
     out = output_directory(options, "identify-arm")
     result = result_of(found, [str(path) for path in options.logs], time.perf_counter() - begin)
     result["intervals"] = bounding.write(out, found)
+    result["torque_per_effort"] = _told_constants(options, constants)
     result["findings"] = [finding.message for finding in findings]
     too_little = len(found.unexcited) > _MOST_OPEN * len(found.names)
     if too_little:
@@ -109,7 +116,7 @@ def identify_arm(options: IdentifyArmOptions) -> int:
             0,
             f"{len(found.unexcited)} of {len(found.names)} base parameters are not excited: these logs identify no arm",
         )
-    _write(out, found, result, model, options)
+    _write(out, found, result, model, options, bounding.control_box)
     if options.json_file is not None:
         write_text(options.json_file, json.dumps(result, indent=1) + "\n")
     _tell(console, found, result, out, options.quiet)
@@ -124,6 +131,48 @@ def _arm(options: IdentifyArmOptions) -> tuple[RobotModel | None, Mechanism]:
         return None, load_mechanism(options.loops, urdf, options.joints)
     model = load_robot(options.robot)
     return model, Mechanism.of_robot(model)
+
+
+def _torque_constants(
+    options: IdentifyArmOptions, mechanism: Mechanism, logs: Sequence[Log], transition: float
+) -> list[TorqueConstant]:
+    """Of every joint, where logs with a known mass were given."""
+    if (options.known_mass is None) != (not options.loaded):
+        raise ConfigError("--known-mass", "mass", str(options.known_mass), "--loaded LOG with it, and neither alone")
+    if options.known_mass is None:
+        return []
+    names = mechanism.actuated_names
+    loaded = read_logs(replace(options, logs=options.loaded, validation=()), names)
+    free, held = (
+        prepare([log.measurements for log in x], names, processing_of(options, transition)) for x in (logs, loaded)
+    )
+    found = torque_constants(mechanism, free, held, options.known_mass)
+    if not any(constant.told for constant in found):
+        raise ConfigError(
+            "--known-mass", "mass", f"{options.known_mass:g} kg",
+            "motions in which it loads some joint enough to tell torque per effort to 5 % (both logs moving alike)",
+        )  # fmt: skip
+    return found
+
+
+def _with_constants(options: IdentifyArmOptions, constants: Sequence[TorqueConstant]) -> IdentifyArmOptions:
+    declared = dict(options.torque_per_effort)
+    told = {one.joint: declared.get(one.joint, 1.0) * one.factor for one in constants if one.told}
+    return replace(options, torque_per_effort=tuple({**declared, **told}.items()))
+
+
+def _told_constants(options: IdentifyArmOptions, constants: Sequence[TorqueConstant]) -> dict[str, dict[str, Any]]:
+    """What ``--json`` says of them; ``factor`` is the one in use, declared where the logs do not tell it."""
+    used = dict(options.torque_per_effort)
+    return {
+        one.joint: {
+            "factor": used.get(one.joint, 1.0),
+            "standard_error": abs(used[one.joint] / one.factor) * one.standard_error if one.told else None,
+            "identified": one.told,
+            "load_rms": one.load,
+        }
+        for one in constants
+    }
 
 
 def _is_urdf(options: IdentifyArmOptions) -> bool:
@@ -203,7 +252,12 @@ def _touched(found: ArmIdentification, joints: Sequence[str]) -> list[str]:
 
 
 def _write(
-    out: Path, found: ArmIdentification, result: dict[str, Any], model: RobotModel | None, options: IdentifyArmOptions
+    out: Path,
+    found: ArmIdentification,
+    result: dict[str, Any],
+    model: RobotModel | None,
+    options: IdentifyArmOptions,
+    box: ParameterBox | None,
 ) -> None:
     make_directory(out)
     write_text(out / "result.json", json.dumps(result, indent=1) + "\n")
@@ -213,7 +267,7 @@ def _write(
         path = config_path(options.robot, "config")
         urdf = find_urdf(path, load_settings(path, {}))
         write_text(out / "arm.urdf", urdf_with(urdf, found))
-        write_text(out / "robot.yaml", robot_file(path, found, "arm.urdf"))
+        write_text(out / "robot.yaml", robot_file(path, found, "arm.urdf", box))
     elif _is_urdf(options):
         write_text(out / "arm.urdf", urdf_with(Path(options.robot), found))
 
@@ -230,6 +284,9 @@ def _tell(console: Console, found: ArmIdentification, result: dict[str, Any], ou
                 f"  samples in which a joint stands still say nothing of its friction and do not count for it: up to "
                 f"{100 * np.max(found.rest):.0f} % ({joint})", soft_wrap=True,
             )  # fmt: skip
+        for joint, one in result["torque_per_effort"].items():
+            words = f"+- {one['standard_error']:.2g}" if one["identified"] else "as declared: the mass does not tell it"
+            console.print(f"  torque per effort of {joint}: {one['factor']:.4g} {words}", soft_wrap=True)
         for text in result["further_friction"]:
             console.print(f"  taken in: {text}", soft_wrap=True, markup=False)
         for one in found.unexcited:

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from scipy.signal import butter, sosfiltfilt
 
 from safe_sysid import __version__
 from safe_sysid.apps.arm_logs import ArmLogOptions, make_directory, output_directory, read_logs, refused
+from safe_sysid.apps.bars import steps
 from safe_sysid.apps.learn_rigid_part import fit_rigid_part
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics.protocol import coulomb_direction
 from safe_sysid.dynamics.recursion import RecursiveDynamics
 from safe_sysid.errors import ParameterError
@@ -42,7 +43,6 @@ __all__ = [
     "train",
 ]  # fmt: skip
 
-FloatArray = NDArray[np.float64]
 #: Of the zero-phase filter of accelerations, Hz [Hybrid section IV-B], and its order.
 CUTOFF_HZ, _ORDER = 5.0, 2
 #: Samples that the semidefinite program is of, evenly spaced: more tell nothing new of a hundred parameters.
@@ -337,7 +337,11 @@ def learn_hybrid(options: LearnHybridOptions) -> int:
         from safe_sysid.learning.neural.training.fit import Schedule
 
         schedule = Schedule.as_paper()
-    with losses(options.quiet) as told:
+    with steps("training", options.quiet) as tell:
+
+        def told(epoch: Epoch) -> None:
+            tell(f"epoch {epoch.number}: training {epoch.train:.3g}, validation {epoch.validation:.3g}", None)
+
         trained = train(
             options.model, dataset, optimization=options.optimization, seed=options.seed, out=out, progress=told,
             max_minutes=options.minutes, model=model, device=options.device, provenance=where, schedule=schedule,
@@ -358,35 +362,6 @@ def learn_hybrid(options: LearnHybridOptions) -> int:
     write_text(out / "report.html", hybrid_html(result, losses_of, test.stamp, test.tau, predicted))
     _tell(result, out, options.quiet)
     return 0
-
-
-class losses:  # noqa: N801  (used as a context, like a function)
-    """Shows losses epoch by epoch, on a terminal; yields what takes them."""
-
-    def __init__(self, quiet: bool) -> None:
-        """Show nothing if quiet, or where no one looks."""
-        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-        self._bar = Progress(
-            SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=Console(stderr=True),
-            transient=True, disable=quiet or not sys.stderr.isatty(),
-        )  # fmt: skip
-        self._best = np.inf
-
-    def __enter__(self) -> Callable[[Epoch], None]:
-        """Begin."""
-        self._bar.start()
-        self._task = self._bar.add_task("training")
-        return self._told
-
-    def __exit__(self, *_: object) -> None:
-        """End."""
-        self._bar.stop()
-
-    def _told(self, epoch: Epoch) -> None:
-        self._best = min(self._best, epoch.validation)
-        now = f"training {epoch.train:.3g}, validation {epoch.validation:.3g}, best {self._best:.3g}"
-        self._bar.update(self._task, description=f"epoch {epoch.number}: {now}")
 
 
 def _tell(result: dict[str, Any], out: Path, quiet: bool) -> None:

@@ -11,20 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from scipy.stats import norm
 
 from safe_sysid import __version__
-from safe_sysid.apps.arm_logs import (
-    ArmLogOptions,
-    make_directory,
-    output_directory,
-    progress_bar,
-    read_logs,
-    refused,
-    split_samples,
-)
+from safe_sysid.apps.arm_logs import ArmLogOptions, make_directory, output_directory, read_logs, refused, split_samples
+from safe_sysid.apps.bars import steps
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.errors import ConfigError
 from safe_sysid.identification.arm.data import ArmData
 from safe_sysid.identification.arm.data_checks import check_log
@@ -41,7 +34,6 @@ from safe_sysid.whole_files import write_text
 
 __all__ = ["LearnLipOptions", "learn_lip"]
 
-FloatArray = NDArray[np.float64]
 #: Samples that are looked at for the informative ones; held-out samples that errors are of; torques of a process with
 #: all samples, for comparison.
 _CANDIDATES, _HELD_OUT, _WHOLE = 2000, 1000, 5000
@@ -55,7 +47,7 @@ class LearnLipOptions(ArmLogOptions):
 
     joints: str | None = None
     samples: int = 500
-    epochs: int = 1001
+    epochs: int = Training.epochs
     batch: int = 100
     method: str = "adam"
     no_friction: bool = False
@@ -69,7 +61,7 @@ class _Samples:
     torque: FloatArray
     stamps: FloatArray  # nan where a segment begins
 
-    def __getitem__(self, index: NDArray[np.int64]) -> _Samples:
+    def __getitem__(self, index: IntArray) -> _Samples:
         return _Samples(self.x[index], self.torque[index], self.stamps[index])
 
 
@@ -86,8 +78,7 @@ def learn_lip(options: LearnLipOptions) -> int:
     robot, names, slides = _arm(options)
     out = output_directory(options, "learn lip")
     console = Console(width=None if sys.stdout.isatty() else 110, highlight=False)
-    with progress_bar(options) as bar:
-        task = bar.add_task("reading", total=1.0)
+    with steps("reading", options.quiet) as tell:
         logs = read_logs(options, names)
         findings = [finding.message for log in logs for finding in check_log(log.measurements, names)]
         findings += [text for log in logs for text in _constant(log, names)]
@@ -106,9 +97,7 @@ def learn_lip(options: LearnLipOptions) -> int:
         learning = _Learning(options, samples, held_out[_even(len(held_out.x), _HELD_OUT)], names, common)
 
         def told(first: float, share: float, text: str) -> Any:
-            return lambda epoch, value: bar.update(
-                task, completed=first + share * (epoch + 1), description=f"{text}, likelihood {-value:.4g}"
-            )
+            return lambda epoch, value: tell(f"{text}, likelihood {-value:.4g}", first + share * (epoch + 1))
 
         kernel = lip_kernel(len(names), friction=not options.no_friction, residual=options.residual)
         some = samples[_even(len(samples.x), options.samples)]
@@ -121,7 +110,7 @@ def learn_lip(options: LearnLipOptions) -> int:
             kernel, some.x, some.torque, learning.training(options.epochs - early),
             told(0.02 + 0.9 * early / options.epochs, 0.9 / options.epochs, "training"), start=process,
         ) if options.epochs > early else process  # fmt: skip
-        bar.update(task, description="choosing samples", completed=0.93)
+        tell("choosing samples", 0.93)
         process, subsets = learning.chosen(process)
         result = learning.write(out, process, "learned", subsets, time.perf_counter() - begin)
     provenance = {"logs": ", ".join(common["logs"]), "version": __version__, "robot": robot}
@@ -183,7 +172,7 @@ def _warnings(duplicates: int, dropped: int) -> list[str]:
     return found
 
 
-def _even(count: int, most: int) -> NDArray[np.int64]:
+def _even(count: int, most: int) -> IntArray:
     return np.unique(np.linspace(0, count - 1, min(most, count)).astype(np.int64))
 
 
@@ -209,7 +198,7 @@ class _Learning:
         candidates = self._samples[_even(len(self._samples.x), _CANDIDATES)]
         most, found = self._options.samples, []
 
-        def of(which: str, index: NDArray[np.int64]) -> TorqueProcess:
+        def of(which: str, index: IntArray) -> TorqueProcess:
             some = candidates[index]
             made = TorqueProcess(process.kernel, process.log, process.log_noise, some.x, some.torque, process.units)
             found.append({"which": which, "samples": len(index), "nmse": float(np.mean(self._nmse(made)))})

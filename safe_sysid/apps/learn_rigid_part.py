@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import COULOMB, OFFSET, PER_LINK, ROTOR, VISCOUS, ParameterLayout
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError
@@ -17,7 +17,6 @@ from safe_sysid.robot.model import RobotModel
 
 __all__ = ["TERMS", "fit_rigid_part"]
 
-FloatArray = NDArray[np.float64]
 #: Joint terms that are identified besides the links, by name. [Hybrid]: RBD has none, RBD+Sign Coulomb friction.
 TERMS: dict[str, tuple[int, ...]] = {"links": (), "coulomb": (COULOMB,), "all": (COULOMB, VISCOUS, ROTOR, OFFSET)}
 _BLOCK = 20_000

@@ -12,8 +12,10 @@ import numpy as np
 import yaml
 
 from safe_sysid.apps.arm_logs import ArmLogOptions, read_logs
+from safe_sysid.apps.bars import steps
 from safe_sysid.decimals import at_most
 from safe_sysid.identification.arm.data import as_torque
+from safe_sysid.identification.arm.intervals import empty_handed
 from safe_sysid.identification.arm.needed_errors import NeededErrors, needed_errors
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.robot.loading import load_robot
@@ -32,6 +34,7 @@ def print_needed_errors(
     margin: float,
     out: Path | None,
     json_file: Path | None,
+    empty_hand: bool = False,
 ) -> int:
     """Find, print and write them.
 
@@ -40,6 +43,7 @@ def print_needed_errors(
         relative: b to try; none for the robot file's.
         front: whether a is told against b, too.
         margin: share that is added to a.
+        empty_hand: whether nothing but what always is was in the hand, as intervals of the arm itself assume.
 
     Returns:
         Exit status 0.
@@ -54,12 +58,13 @@ def print_needed_errors(
     ]
     logs, validation = options.logs, options.validation
     first, second = found_logs[: len(logs)], found_logs[len(logs) :]
-    declared = MeasurementErrors.from_model(model)
+    declared, box = MeasurementErrors.from_model(model), empty_handed(model) if empty_hand else model.arm_prior
     tried = [np.full(model.n, b) for b in relative] or [declared.torque_rel]
     tried += [np.full(model.n, b) for b in _FRONT if front]
     results: list[dict[str, Any]] = []
     for k, b in enumerate(tried):
-        found = needed_errors(model, replace(declared, torque_rel=b), first, second)
+        with steps(f"b = {np.max(b):g}, {k + 1} of {len(tried)}"):
+            found = needed_errors(model, replace(declared, torque_rel=b), first, second, box=box)
         proposed = [_up(max(x, y) * (1.0 + margin)) for x, y in zip(found.absolute, found.validation, strict=True)]
         results.append(_result(found, proposed, model.joint_names, logs, validation))
         if k < len(tried) - len(_FRONT) * front:

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
 from safe_sysid.apps.verify.plan_verdict import over, told_margin
-from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.tube import TrackingTube
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.decimals import at_least
 from safe_sysid.errors import ConfigError
 from safe_sysid.logs.bounds_file import bounds_box, read_bounds
@@ -37,7 +37,6 @@ from safe_sysid.whole_files import write_text
 
 __all__ = ["PlannedMotion", "describe", "excite", "go", "goals_of", "known_box", "pose_named", "table", "write_motion"]
 
-FloatArray = NDArray[np.float64]
 Say = Callable[[str], None]
 
 
@@ -57,7 +56,7 @@ class PlannedMotion:
 
     model: RobotModel
     scene: Scene
-    gains: ControllerGains
+    gains: TrackingTube
     start: FloatArray
     waypoints: FloatArray | None
     steps: list[tuple[ParameterBox, PlannerResult]] = field(default_factory=list)

@@ -17,12 +17,16 @@ from safe_sysid.control.feed_forward import AddedTorque
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.law import ControlLaw
 from safe_sysid.control.laws import make_law
+from safe_sysid.control.trajectory import TrajectoryController
+from safe_sysid.control.tube import MeasuredTube
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.identifier import Identifier
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
+from safe_sysid.trajectories.plan import Plan
+from safe_sysid.trajectories.quintic import QuinticTrajectory
 
-__all__ = ["main", "rehearse_controller", "rehearse_identifier"]
+__all__ = ["main", "rehearse_controller", "rehearse_identifier", "rehearse_trajectories"]
 
 
 def rehearse_controller(
@@ -43,6 +47,17 @@ def rehearse_controller(
         effort = effort if out.torque is None else out.torque.copy()
         if k == 1:
             scratch.offer_box(replace(model.arm_prior, seq=1), 1e-3)
+
+
+def rehearse_trajectories(model: RobotModel, tube: MeasuredTube) -> None:
+    """The same for an arm that follows trajectories by itself: a start, some samples, a plan."""
+    scratch, zero, home = TrajectoryController(model, tube), np.zeros(model.n), np.array(model.settings.home)
+    scratch.start(0.0, home, zero, zero)  # refused, but compiled
+    scratch.start(0.0, home, zero)
+    hold = QuinticTrajectory.to_rest(np.stack([home, zero, zero]), home, 2.0)
+    scratch.offer_plan(Plan(hold, scratch.notice + 1.0, 1.0, "0:0", 0, zero), 0.0)
+    for k in range(1, 4):
+        scratch.step(k * scratch.period, home, zero)
 
 
 def rehearse_identifier(model: RobotModel) -> None:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
+from safe_sysid.apps.bars import bar
 from safe_sysid.core.layout import PAYLOAD_NAMES
 from safe_sysid.decimals import bracketed
 from safe_sysid.errors import SafeSysIdError
@@ -27,17 +26,9 @@ __all__ = ["recover", "replay"]
 _MOST_ROWS, _MOST_LINES = 30, 20
 
 
-@contextmanager
-def _progress(console: Console, what: str, quiet: bool) -> Iterator[Callable[[float], None]]:
-    """On stderr, where someone looks at it."""
-    with Progress(console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
-        task = bar.add_task(what, total=1.0)
-        yield lambda share: bar.update(task, completed=share)
-
-
 def recover(bag: Path, out: Path, quiet: bool) -> int:
     """Write what an unfinished recording holds as a new bag, into a new directory; returns the exit status."""
-    with _progress(Console(stderr=True), "reading", quiet) as progress:
+    with bar("reading", quiet) as progress:
         count = recover_bag(bag, out, progress)
     print(f"{out}: {count} messages")
     return 0
@@ -69,7 +60,7 @@ def replay(
         SafeSysIdError: nothing could be run again.
     """
     console, began = Console(soft_wrap=True), time.monotonic()
-    with _progress(Console(stderr=True), "running again", quiet) as progress:
+    with bar("running again", quiet) as progress:
         results = replay_bag(bag, node, robot, topic, files, progress)
     for result in results:
         if not quiet:

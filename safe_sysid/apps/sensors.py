@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.signal import savgol_filter
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.decimals import at_most
 from safe_sysid.identification.arm.needed_errors import momentum_equations, torque_reach
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
@@ -26,7 +26,6 @@ from safe_sysid.robot.model import RobotModel
 
 __all__ = ["MARGIN", "SENSORS", "assumed_text", "log_settings", "torque_settings"]
 
-FloatArray = NDArray[np.float64]
 MARGIN = 0.2  # added to everything that a log shows
 
 
@@ -106,7 +105,7 @@ def torque_settings(log: Log, model: RobotModel) -> dict[str, Any]:
     n = model.n
     errors = replace(MeasurementErrors.from_model(model), torque_abs=np.zeros(n), torque_rel=np.zeros(n))
     most = np.zeros(n)
-    for rows in momentum_equations(model, errors, [log.measurements]):
+    for rows in momentum_equations(model, errors, [log.measurements], model.arm_prior):
         torque = (1.0 + fit.gains[rows.joint]) * (rows.matrix @ fit.unknowns)
         np.maximum.at(most, rows.joint, np.abs(torque - rows.target) / torque_reach(rows, errors.torque_rel))
     return {"measurement.torque_abs": _at_least(np.maximum(most, 1e-3), np.zeros(n))}

@@ -8,6 +8,8 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import NoReturn
 
@@ -18,11 +20,16 @@ __all__ = [
     "at_least",
     "check_directory",
     "check_output",
-    "key_value",
+    "column",
+    "joint_value",
+    "names",
     "non_negative",
     "numbers",
     "pair",
-    "whole",
+    "positive",
+    "setting",
+    "share",
+    "utc_time",
 ]
 
 
@@ -99,19 +106,6 @@ def _unusable(option: str, path: Path, what: str, error: OSError) -> ConfigError
     return ConfigError(option, what, str(path), f"a {what} that can be written ({error.strerror})")
 
 
-def key_value(text: str) -> tuple[str, object] | None:
-    """``KEY=VALUE`` of ``--set`` with the value as YAML reads it; None if it is not that."""
-    from safe_sysid.robot.files.yaml_file import parse_value
-
-    key, equals, value = text.partition("=")
-    if not (equals and key.strip()):
-        return None
-    try:
-        return key.strip(), parse_value(value, "--set")
-    except ConfigError:
-        return None
-
-
 def non_negative(text: str) -> float:
     """A finite number >= 0."""
     try:
@@ -121,6 +115,68 @@ def non_negative(text: str) -> float:
     if not (math.isfinite(value) and value >= 0.0):
         raise argparse.ArgumentTypeError(f"{text!r}: expected a finite number >= 0")
     return value
+
+
+def positive(text: str) -> float:
+    """A finite number > 0."""
+    if not (value := non_negative(text)) > 0.0:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number > 0")
+    return value
+
+
+def share(text: str) -> float:
+    """A number from 0 to below 1."""
+    if not (value := non_negative(text)) < 1.0:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number from 0 to below 1")
+    return value
+
+
+def names(text: str) -> tuple[str, ...]:
+    """``a,b``: one or more."""
+    found = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected names separated by commas")
+    return found
+
+
+def column(text: str) -> tuple[str, str]:
+    """``joint_1.position=q1``: of a log's table."""
+    key, equals, name = text.partition("=")
+    if not (equals and key and name):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected JOINT.position=COLUMN, or time=COLUMN")
+    return key, name
+
+
+def joint_value(text: str) -> tuple[str, float]:
+    """``finger_joint=0.02``."""
+    name, _, number = text.rpartition("=")
+    try:
+        value = float(number)
+    except ValueError:
+        value = math.nan
+    if not name or not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected JOINT=VALUE as in finger_joint=0.02")
+    return name, value
+
+
+def setting(text: str) -> tuple[str, object]:
+    """``measurement.torque_bias=0.1``, the value as YAML reads it."""
+    from safe_sysid.robot.files.yaml_file import parse_value
+
+    key, equals, value = text.partition("=")
+    with suppress(ConfigError):
+        if equals and key.strip():
+            return key.strip(), parse_value(value, "--set")
+    raise argparse.ArgumentTypeError(f"{text!r}: expected KEY=VALUE, as measurement.torque_bias=0.1")
+
+
+def utc_time(text: str) -> datetime:
+    """UTC, unless it names another zone."""
+    try:
+        time = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected ISO 8601, as 2026-05-01T14:00") from None
+    return time.replace(tzinfo=timezone.utc) if time.tzinfo is None else time.astimezone(timezone.utc)
 
 
 def pair(text: str) -> tuple[float, float]:
@@ -147,27 +203,16 @@ def numbers(count: int, example: str) -> Callable[[str], tuple[float, ...]]:
     return parse
 
 
-def at_least(lowest: int) -> Callable[[str], int]:
-    """Type of a whole number from ``lowest`` up. ``lowest``: smallest number that is taken."""
+def at_least(lowest: int, highest: int = 2**31 - 1) -> Callable[[str], int]:
+    """Type of a whole number from ``lowest`` up, to ``highest`` at most."""
 
     def integer(text: str) -> int:
         try:
             value = int(text)
         except ValueError:
             raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number") from None
-        if not lowest <= value < 2**31:
-            raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number from {lowest} to {2**31 - 1}")
+        if not lowest <= value <= highest:
+            raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number from {lowest} to {highest}")
         return value
 
     return integer
-
-
-def whole(lowest: int, highest: int) -> Callable[[str], int]:
-    """A type of arguments: a whole number in a range."""
-
-    def convert(text: str) -> int:
-        if not re.fullmatch(r"\d{1,9}", text) or not lowest <= int(text) <= highest:
-            raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number from {lowest} to {highest}")
-        return int(text)
-
-    return convert

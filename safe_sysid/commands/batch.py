@@ -9,11 +9,11 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safe_sysid.commands.arguments import at_least, check_output
+from safe_sysid.commands.arguments import at_least
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from safe_sysid.studies.campaign.runner import Campaign
 
-__all__ = ["add_places", "check_outputs", "collect", "one_thread", "show_table"]
+__all__ = ["add_places", "collect", "one_thread", "show_table"]
 
 #: s after a Ctrl-C in which others change nothing.
 _IMPATIENCE = 2.0
@@ -44,25 +44,6 @@ def one_thread() -> None:
 
     for name in THREAD_VARIABLES:
         os.environ.setdefault(name, "1")
-
-
-def check_outputs(**files: Path | None) -> None:
-    """Refuse, before anything runs, files that cannot be written.
-
-    Args:
-        files: option to file; None: nothing to check.
-
-    Raises:
-        CampaignError: one cannot be written.
-    """
-    from safe_sysid.errors import ConfigError
-    from safe_sysid.studies.campaign.results import CampaignError
-
-    for option, path in files.items():
-        try:
-            check_output(option, path)
-        except ConfigError as error:
-            raise CampaignError(str(error)) from None
 
 
 def collect(
@@ -191,13 +172,16 @@ def _shown(
         TimeRemainingColumn,
     )
 
+    from safe_sysid.apps.bars import lines
+
     columns = (
         BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeElapsedColumn(),
         TimeRemainingColumn(), TextColumn("{task.fields[wrong]}"),
     )  # fmt: skip
-    with Progress(*columns, console=console, transient=True) as progress:
+    new = wrong = 0
+    plain = nullcontext() if console.is_terminal else lines(lambda: f"{done + new} of {total} trials, {wrong} wrong")
+    with plain, Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("trials", total=total, completed=done, rate="", wrong="")
-        new = wrong = 0
         try:
             for results in parts:
                 yield results

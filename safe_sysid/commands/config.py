@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 from pathlib import Path
 from typing import Any
 
-from safe_sysid.commands.arguments import OneLineParser, check_output, non_negative
+from safe_sysid.commands.arguments import OneLineParser, check_output, joint_value, non_negative
 
 __all__ = ["DESCRIPTION", "HELP", "configure", "run"]
 
@@ -25,18 +24,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _init_arguments(actions)
     _reference_arguments(actions)
     _schema_arguments(actions)
-
-
-def _joint_value(text: str) -> tuple[str, float]:
-    """``finger=0.02``."""
-    name, _, number = text.rpartition("=")
-    try:
-        value = float(number)
-    except ValueError:
-        value = math.nan
-    if not name or not math.isfinite(value):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected JOINT=VALUE as in finger_joint=0.02")
-    return name, value
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -106,7 +93,7 @@ def _init_arguments(actions: Any) -> None:
     )
     init.add_argument(
         "--lock",
-        type=_joint_value,
+        type=joint_value,
         action="append",
         default=[],
         metavar="JOINT=VALUE",
@@ -133,7 +120,7 @@ def _init_arguments(actions: Any) -> None:
     drives = init.add_mutually_exclusive_group()
     drives.add_argument(
         "--gear-ratio",
-        type=_joint_value,
+        type=joint_value,
         action="append",
         default=[],
         metavar="JOINT=R",

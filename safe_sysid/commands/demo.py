@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from safe_sysid.commands.arguments import at_least, non_negative, pair, whole
+from safe_sysid.commands.arguments import at_least, non_negative, pair
 
 __all__ = ["DESCRIPTION", "HELP", "configure", "run"]
 
@@ -34,6 +34,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--then-goal",
         action="store_true",
         help="afterwards drive to the scene's goal with what is known of the payload then (of the packaged: six_boxes)",
+    )
+    task.add_argument(
+        "--interface",
+        choices=("torque", "trajectory"),
+        default="torque",
+        help="trajectory: the arm is as it is sold, a position servo behind a trajectory controller; its tube is "
+        "measured first, then plans go out as trajectories (default: %(default)s)",
+    )
+    task.add_argument(
+        "--driver-rate",
+        type=non_negative,
+        default=500.0,
+        metavar="HZ",
+        help="with --interface trajectory: of set points and samples; divides 1000 (default: %(default)g)",
     )
     world = parser.add_argument_group("what the nodes do not know")
     world.add_argument("--seed", type=at_least(0), default=0, metavar="N", help="of every random choice (default: 0)")
@@ -66,7 +80,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     look.add_argument(
         "--view",
         nargs="?",
-        type=whole(0, 65535),
+        type=at_least(0, 65535),
         const=8080,
         metavar="PORT",
         help="show the run in a browser, at the address that is printed; the page stays, with the results, until "
@@ -109,7 +123,7 @@ def run(options: argparse.Namespace) -> int:
         )
     from safe_sysid.demo.options import DemoOptions
 
-    values = {key: value for key, value in vars(options).items() if key != "command"}
+    values = {k: v for k, v in vars(options).items() if k != "command"}
     values["json_file"] = values.pop("json")
     from safe_sysid.demo.run import run_demo
 

@@ -10,8 +10,8 @@ from safe_sysid.commands.arguments import OneLineParser, check_directory, check_
 
 __all__ = ["DESCRIPTION", "HELP", "configure", "run"]
 
-HELP = "an arm's dynamics as C code, and smaller models of them"
-DESCRIPTION = "Derives an arm's dynamics once, as formulas in base parameters, and writes them as C code."
+HELP = "an arm's dynamics or its control law as C code, and smaller models"
+DESCRIPTION = "Derives an arm's dynamics once, as formulas, and writes them, or the robust control law, as C code."
 _GENERATE = """Writes NAME.c, NAME.h, a README with units and order, and a self-test: inverse and forward dynamics, the
 regressor of base parameters, gravity, mass matrix and the torque of velocities and gravity, as C99 without heap,
 libraries or branches. Each function is written as a pseudo-symbolic model and as a recursion specialised to the arm;
@@ -31,6 +31,12 @@ joint a bound is printed that no torque of the task is off by more than, proved 
 
 Exit status: 0 found; 2 an arm, a log or an option cannot be used; 130 interrupted."""
 
+_LAW = """Writes the robust control law with its gains, the check of the start and the monitor of V as C99 without heap
+or state: NAME.c, NAME.h, a README that says what is proved and what is left to the caller, an example loop, and a
+self-test against the package's own law. The self-test is compiled and run first; if anything fails, nothing is written.
+
+Exit status: 0 written; 2 the arm or an option cannot be used, or a compiler failed; 130 interrupted."""
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add what can be done, and the options."""
@@ -45,6 +51,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     generate.add_argument("--friction", action="store_true", help="of the joints, and offsets, too")
     generate.add_argument("--yes", action="store_true", help="go on with more than eight joints")
+    law = what.add_parser(
+        "law", help="the robust law in C", description=_LAW, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    law.add_argument("arm", metavar="ARM", help="packaged robot or YAML file")
+    law.add_argument("--out", type=Path, required=True, metavar="DIR", help="to make, or empty")
+    law.add_argument("--name", type=_name, default="law", metavar="NAME", help="of files and functions (default: law)")
     reduce = what.add_parser(
         "reduce",
         help="a smaller model for a task",
@@ -74,13 +86,15 @@ def _name(text: str) -> str:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Generate, or reduce."""
+    """Generate, write the law, or reduce."""
     if options.out is not None:
         check_directory("--out", options.out)
     check_output("--json", getattr(options, "json", None))
     print(f"safe-sysid dynamics {options.what}: {options.arm}", flush=True)
-    from safe_sysid.apps.generate import print_generated, print_reduced
+    from safe_sysid.apps.generate import print_generated, print_law, print_reduced
 
+    if options.what == "law":
+        return print_law(options.arm, options.out, options.name)
     if options.what == "generate":
         return print_generated(options.arm, options.out, options.name, options.yes, options.friction)
     return print_reduced(

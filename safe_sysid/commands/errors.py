@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from safe_sysid.commands.arguments import check_output, non_negative
+from safe_sysid.commands.arguments import check_output, non_negative, share
 from safe_sysid.commands.log_options import add_reading_options
 
 __all__ = ["DESCRIPTION", "FORMATTER", "HELP", "configure", "run"]
@@ -24,15 +24,9 @@ Exit status: 0 found; 2 a log or an option cannot be used; 130 interrupted.
 
 examples:
   safe-sysid errors a.mcap --validation b.mcap --robot my_arm.yaml --out errors.yaml
+  safe-sysid errors a.mcap --validation b.mcap --robot my_arm.yaml --empty-hand      # for identify-arm
   safe-sysid errors a.csv --robot my_arm.yaml --torque-rel 0 --torque-rel 0.02 --torque-rel 0.05
 """
-
-
-def _relative(text: str) -> float:
-    value = non_negative(text)
-    if not value < 1.0:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a number from 0 to below 1")
-    return value
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -40,13 +34,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_reading_options(parser)
     parser.add_argument("--validation", type=Path, action="append", default=[], metavar="LOG", help="repeatable")
     parser.add_argument(
-        "--torque-rel", type=_relative, action="append", default=[], metavar="B",
+        "--torque-rel", type=share, action="append", default=[], metavar="B",
         help="of the sensor's class; several: a for each of them (default: the robot file's)",
     )  # fmt: skip
     parser.add_argument("--front", action="store_true", help="also: a of each joint against B, from 0 to 0.1")
     parser.add_argument(
         "--margin", type=non_negative, default=0.2, metavar="M", help="added to a, as a share of it (default: 0.2)"
     )
+    parser.add_argument(
+        "--empty-hand", action="store_true",
+        help="nothing but what always is was in the hand: what intervals of identify-arm assume",
+    )  # fmt: skip
     parser.add_argument("--out", type=Path, metavar="FILE", help="YAML for the robot file, of the first B")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the same for programs")
 
@@ -64,4 +62,6 @@ def run(options: argparse.Namespace) -> int:
         columns=tuple(options.column), map_file=options.map, angles=options.angles, time_unit=options.time_unit,
         velocity="log", torque_per_effort=tuple(options.torque_per_effort),
     )  # fmt: skip
-    return print_needed_errors(logs, options.torque_rel, options.front, options.margin, options.out, options.json)
+    return print_needed_errors(
+        logs, options.torque_rel, options.front, options.margin, options.out, options.json, options.empty_hand
+    )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from datetime import datetime, timezone
 from pathlib import Path
 
-from safe_sysid.commands.arguments import check_output, key_value, non_negative, pair
+from safe_sysid.commands.arguments import check_output, column, non_negative, pair, positive, setting, utc_time
 
 __all__ = ["DESCRIPTION", "FORMATTER", "HELP", "configure", "run"]
 
@@ -31,36 +30,14 @@ examples:
 """
 
 
-def _assignment(text: str) -> tuple[str, str]:
-    """``joint_1.position=q1``."""
-    key, equals, column = text.partition("=")
-    if not (equals and key and column):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected JOINT.position=COLUMN, or time=COLUMN")
-    return key, column
-
-
-def _setting(text: str) -> tuple[str, object]:
-    """``measurement.torque_bias=0.1``."""
-    if (found := key_value(text)) is None:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected KEY=VALUE, as measurement.torque_bias=0.1")
-    return found
-
-
-def _time(text: str) -> datetime:
-    """UTC, unless it names another zone."""
-    try:
-        time = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        expected = "expected ISO 8601, as 2026-05-01T14:00"
-        raise argparse.ArgumentTypeError(f"{text!r}: {expected}") from None
-    return time.replace(tzinfo=timezone.utc) if time.tzinfo is None else time.astimezone(timezone.utc)
-
-
-def _positive(text: str) -> float:
-    value = non_negative(text)
-    if not value > 0.0:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a number > 0")
-    return value
+def _sensor(text: str) -> str:
+    """A name; an argparse error that says why it is none of a wrench at the tool."""
+    if text == "external-ft":
+        raise argparse.ArgumentTypeError(
+            "external-ft: a force-torque sensor at the tool measures a wrench, and the equations here are of joint "
+            "torques: record those as well, and use current or joint-torque"
+        )
+    return text
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     reading.add_argument("--topic", metavar="NAME", help="sensor_msgs/JointState of a bag (default: the one that fits)")
     reading.add_argument(
         "--column",
-        type=_assignment,
+        type=column,
         action="append",
         default=[],
         metavar="KEY=NAME",
@@ -83,7 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     reading.add_argument("--from", dest="start", type=non_negative, metavar="S", help="s after the first sample")
     reading.add_argument("--to", dest="end", type=non_negative, metavar="S", help="s after the first sample")
     reading.add_argument(
-        "--filter", type=_positive, metavar="HZ", help="low-pass everything first; nothing is guaranteed then"
+        "--filter", type=positive, metavar="HZ", help="low-pass everything first; nothing is guaranteed then"
     )
     reading.add_argument("--force", action="store_true", help="go on although the checks found errors")
     known = parser.add_argument_group("what is known of the payload")
@@ -97,7 +74,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     known.add_argument("--tare", type=Path, metavar="FILE", help="written by `safe-sysid tare`")
     known.add_argument(
         "--recorded",
-        type=_time,
+        type=utc_time,
         metavar="TIME",
         help="when the log was recorded, UTC, ISO 8601 as 2026-05-01T14:00, for the age of the tare (default: its "
         "stamps since 1970, else the file's time)",
@@ -106,6 +83,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     declared = parser.add_argument_group("declared, instead of the robot file's")
     declared.add_argument(
         "--sensor",
+        type=_sensor,
         choices=SENSORS,
         help="what measured the torques; its errors, those of velocities and accelerations are estimated from the log "
         "where no option says them, and the intervals hold if they are no larger",
@@ -113,17 +91,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     declared.add_argument("--torque-noise", type=pair, metavar="A,B", help="|error| <= A N m + B |torque|")
     declared.add_argument("--velocity-error", type=non_negative, metavar="V", help="rad/s")
     declared.add_argument("--position-error", type=non_negative, metavar="Q", help="rad")
-    declared.add_argument("--acceleration-bound", type=_positive, metavar="A", help="rad/s^2, never exceeded")
+    declared.add_argument("--acceleration-bound", type=positive, metavar="A", help="rad/s^2, never exceeded")
     declared.add_argument("--torque-source", choices=("command", "motor", "link"), help="what the effort is")
     declared.add_argument(
         "--effort",
-        choices=("held", "sampled"),
-        help="held: the mean torque over the step; sampled: its value at the stamp",
+        choices=("held", "mean", "sampled"),
+        help="held: the torque in force since the last sample; mean: its mean since then; sampled: at the stamp",
     )
-    declared.add_argument("--rate", type=_positive, metavar="HZ", help="of the samples")
+    declared.add_argument("--rate", type=positive, metavar="HZ", help="of the samples")
     declared.add_argument(
         "--set",
-        type=_setting,
+        type=setting,
         action="append",
         default=[],
         metavar="KEY=VALUE",
@@ -135,7 +113,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         choices=METHODS,
         help="sdp and lp are guaranteed (default: the robot file's); the others are for comparison",
     )
-    how.add_argument("--update", type=_positive, metavar="S", help="s of data between updates (default: at most 40)")
+    how.add_argument(
+        "--thorough", action="store_true", help="narrower intervals: every program solved to its end (minutes)"
+    )
+    how.add_argument("--update", type=positive, metavar="S", help="s of data between updates (default: at most 40)")
     output = parser.add_argument_group("output")
     output.add_argument("--out", type=Path, metavar="DIR", help="(default: runs/<date>-identify-<log>)")
     output.add_argument("--json", type=Path, metavar="FILE", help="write result.json there too")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from safe_sysid.commands.arguments import check_output, non_negative
+from safe_sysid.commands.arguments import check_output, names, non_negative, positive
 from safe_sysid.commands.log_options import add_log_options, log_values
 
 __all__ = ["DESCRIPTION", "FORMATTER", "HELP", "configure", "run"]
@@ -33,6 +33,7 @@ examples:
   safe-sysid identify-arm exciting.mcap --robot my_arm.yaml
   safe-sysid identify-arm a.csv b.csv --validation c.csv --robot my_arm.yaml --json result.json
   safe-sysid identify-arm log.csv --robot my_arm.yaml --torque-per-effort joint_1=12.5 --motors-only
+  safe-sysid identify-arm log.csv --robot my_arm.yaml --loaded with_weight.csv --known-mass 2.5
   safe-sysid identify-arm log.csv --robot my_arm.urdf --joints shoulder,elbow,wrist
   safe-sysid identify-arm leg.npz --loops leg.yaml
 """
@@ -43,9 +44,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     how = add_log_options(parser)
     parser.add_argument("--loops", type=Path, metavar="FILE", help="closed loops; --robot may name their URDF")
     parser.add_argument(
-        "--joints", type=_names, default=(), metavar="A,B,...",
+        "--joints", type=names, default=(), metavar="A,B,...",
         help="of a URDF as --robot: the joints of the arm, in the log's order where it numbers them; others are locked",
     )  # fmt: skip
+    how.add_argument(
+        "--loaded",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="LOG",
+        help="with a known mass in the hand; repeatable",
+    )
+    how.add_argument(
+        "--known-mass", type=positive, metavar="KG", help="of it: tells torque per effort of the joints that it loads"
+    )
     how.add_argument("--method", choices=METHODS, default="sdp", help="(default: sdp, consistent)")
     how.add_argument("--regularisation", type=non_negative, metavar="G", help="pull towards the drawing, in samples")
     how.add_argument(
@@ -54,10 +66,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--motors-only", action="store_true", help="all links are as drawn")
     how.add_argument("--plain-friction", action="store_true", help="Coulomb, viscous and offset alone")
     how.add_argument("--estimates-only", action="store_true", help="no guaranteed intervals, in less time")
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def run(options: argparse.Namespace) -> int:
@@ -69,4 +77,5 @@ def run(options: argparse.Namespace) -> int:
 
     values = log_values(options)
     values["known_links"] = tuple(values.pop("known_link"))
+    values["loaded"] = tuple(values["loaded"])
     return identify_arm(IdentifyArmOptions(**values))

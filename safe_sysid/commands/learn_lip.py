@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--samples", type=at_least(10), default=500, metavar="N",
         help="kept of all, the most informative ones (default: 500)",
     )  # fmt: skip
-    how.add_argument("--epochs", type=at_least(1), default=1001, metavar="E", help="of training (default: 1001)")
+    how.add_argument("--epochs", type=at_least(1), default=400, metavar="E", help="of training (default: 400)")
     how.add_argument("--batch", type=at_least(2), default=100, metavar="B", help="samples of a step (default: 100)")
     how.add_argument("--method", choices=("adam", "lbfgs"), default="adam", help="of training (default: adam)")
     how.add_argument("--no-friction", action="store_true", help="energies alone")

@@ -3,38 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import math
 from pathlib import Path
 from typing import Any
 
-from safe_sysid.commands.arguments import at_least, non_negative
+from safe_sysid.commands.arguments import at_least, column, joint_value, non_negative, positive, share
 
 __all__ = ["add_log_options", "add_reading_options", "log_values"]
 
 
-def _pair(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not (equals and key and value):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected KEY=VALUE")
-    return key, value
-
-
 def _factor(text: str) -> tuple[str, float]:
-    key, value = _pair(text)
-    try:
-        number = float(value)
-    except ValueError:
-        number = math.nan
-    if not (math.isfinite(number) and number != 0.0):
+    key, number = joint_value(text)
+    if number == 0.0:
         raise argparse.ArgumentTypeError(f"{text!r}: expected JOINT=NUMBER, not 0")
     return key, number
 
 
 def _share(text: str) -> float:
-    value = non_negative(text)
-    if not 0.0 < value < 1.0:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a number between 0 and 1")
-    return value
+    positive(text)
+    return share(text)
 
 
 def add_reading_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
@@ -48,7 +34,7 @@ def add_reading_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGr
     reading = parser.add_argument_group("reading the logs")
     reading.add_argument("--topic", metavar="NAME", help="sensor_msgs/JointState of a bag")
     reading.add_argument(
-        "--column", type=_pair, action="append", default=[], metavar="KEY=NAME",
+        "--column", type=column, action="append", default=[], metavar="KEY=NAME",
         help="column of a table: time=NAME, JOINT.position=NAME, ...; repeatable",
     )  # fmt: skip
     reading.add_argument("--map", type=Path, metavar="FILE", help="YAML file that says the same (docs/use/identify.md)")

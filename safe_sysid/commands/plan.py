@@ -6,11 +6,10 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safe_sysid.commands.arguments import at_least, check_directory, check_output, key_value, numbers
+from safe_sysid.commands.arguments import at_least, check_directory, check_output, numbers, setting
 from safe_sysid.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -72,6 +71,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     where.add_argument(
         "--set",
+        type=setting,
         action="append",
         default=[],
         metavar="KEY=VALUE",
@@ -161,18 +161,18 @@ def _prepare(options: argparse.Namespace, say: Any) -> tuple[PlannedMotion, Para
     import numpy as np
 
     from safe_sysid.apps.plan import PlannedMotion, goals_of, known_box, pose_named
-    from safe_sysid.control.design import design_gains
+    from safe_sysid.control.tube import tracking_tube
     from safe_sysid.planning.costs import CostSpec
     from safe_sysid.robot.loading import load_robot
     from safe_sysid.robot.scenes.scene import load_scene
 
     if options.cost is not None and CostSpec.parse(options.cost).uses("goal"):
         raise ConfigError("--cost", "cost", options.cost, "no term goal: exciting trajectories lead to none")
-    model = load_robot(options.robot, **_overrides(options.set))
+    model = load_robot(options.robot, **dict(options.set))
     scene = load_scene(options.scene)
     scene.check(model)
     start = pose_named("--start", options.start, model, scene)
-    gains = design_gains(model, lockstep=not options.real_time)
+    gains = tracking_tube(model, lockstep=not options.real_time)
     box = known_box(model, options.bounds)
     motion = PlannedMotion(model, scene, gains, start, None)
     if options.to:
@@ -180,15 +180,6 @@ def _prepare(options: argparse.Namespace, say: Any) -> tuple[PlannedMotion, Para
     elif options.to_pose:
         motion.waypoints = goals_of(motion, options.to_pose, box, say, options.seed)
     return motion, box
-
-
-def _overrides(texts: Sequence[str]) -> dict[str, Any]:
-    found = {}
-    for text in texts:
-        if (setting := key_value(text)) is None:
-            raise ConfigError("--set", "setting", text, "KEY=VALUE, as planner.clearance_margin=0.01")
-        found[setting[0]] = setting[1]
-    return found
 
 
 def _plan(motion: PlannedMotion, box: ParameterBox, options: argparse.Namespace, say: Any) -> None:
@@ -246,7 +237,7 @@ def _tell(motion: PlannedMotion, options: argparse.Namespace, out: Path) -> int:
     if not motion.steps:
         print("already there: nothing to drive, nothing to check")
         return 0
-    settings = _overrides(options.set)
+    settings = dict(options.set)
     check = plans_command(out, options.robot, options.scene, settings, lockstep=not options.real_time)
     judged = ", driven in simulation without a violation" if motion.simulated is not None else ""
     console.print(

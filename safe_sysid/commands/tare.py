@@ -6,15 +6,13 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from safe_sysid.commands.arguments import at_least
+from safe_sysid.commands.arguments import at_least, utc_time
 from safe_sysid.decimals import at_most, share_at_most
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from safe_sysid.core.arrays import FloatArray
     from safe_sysid.identification.tare.tare import Tare
 
 __all__ = ["DESCRIPTION", "FORMATTER", "HELP", "configure", "run"]
@@ -45,6 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--recorded",
+        type=utc_time,
         metavar="TIME",
         help="UTC time of the recording, ISO 8601 as in 2026-05-01T14:00; its age counts from there (default: the "
         "log's own, else the file's modification time)",
@@ -59,9 +58,7 @@ def run(options: argparse.Namespace) -> int:
     """Make a tare; returns the exit status."""
     import sys
 
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
+    from safe_sysid.apps.bars import bar
     from safe_sysid.identification.diagnosis.rows import diagnose_rows, format_diagnosis
     from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
     from safe_sysid.identification.tare.file import write_tare
@@ -85,13 +82,9 @@ def run(options: argparse.Namespace) -> int:
     if wrong:
         more = f"; and {len(wrong) - 1} more" if len(wrong) > 1 else ""
         raise LogError(f"{path}: {wrong[0].text}{more}")
-    created = _recorded(options.recorded, path, log.origin_ns, log.measurements.stamps)
-    console = Console(stderr=True)
-    columns = (TextColumn("equations of the empty arm"), BarColumn(), TimeElapsedColumn())
-    hidden = options.quiet or not console.is_terminal
+    created = options.recorded or _recorded(path, log.origin_ns, log.measurements.stamps)
     try:
-        with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
-            task = bar.add_task("", total=1.0)
+        with bar("equations of the empty arm", options.quiet) as progress:
             tare = make_tare(
                 model,
                 errors,
@@ -99,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
                 created=created,
                 temperature=options.temperature,
                 max_rows=options.rows,
-                progress=lambda share: bar.update(task, completed=share),
+                progress=progress,
             )
     except TareError as error:
         if error.rows is not None:
@@ -119,18 +112,10 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _recorded(text: str | None, path: Path, origin_ns: int, stamps: NDArray[np.float64]) -> datetime:
-    """UTC time of a recording: as said, as its stamps say, as its file says."""
+def _recorded(path: Path, origin_ns: int, stamps: FloatArray) -> datetime:
+    """UTC time of a recording, as its stamps say, else as its file says."""
     from datetime import datetime, timezone
 
-    from safe_sysid.errors import ConfigError
-
-    if text is not None:
-        try:
-            time = datetime.fromisoformat(text.replace("Z", "+00:00"))
-        except ValueError:
-            raise ConfigError("--recorded", "time", text, "ISO 8601, as in 2026-05-01T14:00") from None
-        return time.replace(tzinfo=timezone.utc) if time.tzinfo is None else time.astimezone(timezone.utc)
     seconds = 1e-9 * origin_ns + (float(stamps[-1]) if len(stamps) else 0.0)
     if not 1e9 < seconds < 1e10:  # simulated time, or counted from a start
         seconds = path.stat().st_mtime

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
-from typing import Any
 
-from safe_sysid.commands.arguments import key_value
+from safe_sysid.commands.arguments import setting
 
 __all__ = ["DESCRIPTION", "FORMATTER", "HELP", "configure", "run"]
 
@@ -81,6 +79,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--set",
+        type=setting,
         action="append",
         default=[],
         metavar="KEY=VALUE",
@@ -97,18 +96,6 @@ def run(options: argparse.Namespace) -> int:
 
     console = Console(width=None if sys.stdout.isatty() else 140, highlight=False, soft_wrap=True)
     verification = Verification(
-        console, options.robot, options.scene, options.lockstep, _overrides(options.set), options.log, options.tare_log
+        console, options.robot, options.scene, options.lockstep, dict(options.set), options.log, options.tare_log
     )
     return int(verification.check(options.files))
-
-
-def _overrides(texts: Sequence[str]) -> dict[str, Any]:
-    """Settings of ``--set``."""
-    from safe_sysid.identification.certificates.file import CertificateError
-
-    found = {}
-    for text in texts:
-        if (setting := key_value(text)) is None:
-            raise CertificateError(f"--set {text}: expected KEY=VALUE, as measurement.torque_abs=0.2")
-        found[setting[0]] = setting[1]
-    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 
-from safe_sysid.commands.arguments import whole
+from safe_sysid.commands.arguments import at_least
 
 __all__ = ["DESCRIPTION", "HELP", "configure", "run"]
 
@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     arm.add_argument(
         "--namespace", type=_namespace, default="", metavar="NAME", help="of its nodes, where there are several arms"
     )
-    arm.add_argument("--domain", type=whole(0, 232), metavar="N", help="ROS domain (default: ROS_DOMAIN_ID, or 0)")
+    arm.add_argument("--domain", type=at_least(0, 232), metavar="N", help="ROS domain (default: ROS_DOMAIN_ID, or 0)")
     arm.add_argument(
         "--network",
         action="store_true",
@@ -46,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     page = parser.add_argument_group("page")
     page.add_argument(
-        "--port", type=whole(0, 65535), default=8080, metavar="P", help="0 takes one that is free (default: 8080)"
+        "--port", type=at_least(0, 65535), default=8080, metavar="P", help="0 takes one that is free (default: 8080)"
     )
     page.add_argument(
         "--host",

@@ -6,14 +6,13 @@ from collections import OrderedDict
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.trajectories.plan import Plan, parse_identity
 
 __all__ = ["KnownBoxes", "why_not_box", "why_not_connected", "why_not_plan"]
 
-FloatArray = NDArray[np.float64]
 #: Two plans connect if their states at the hand-over agree to this (rad, rad/s, rad/s^2); messages carry 64 bits.
 _CONNECTION_TOLERANCE = 1e-9
 #: A plan may be announced this early, s.

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from safe_sysid.control.checks import check_static_gravity, signs_confirmed, why_not_rate
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.start_checks import judge_rest
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.model import RobotModel
 
 __all__ = ["ActivationChecks", "Judgement"]
 
-FloatArray = NDArray[np.float64]
 
 #: So long measurements must have come without a gap, s; what is older than the second is forgotten.
 _NEEDED, _KEPT = 0.2, 0.5
@@ -92,16 +92,22 @@ class ActivationChecks:
             lockstep: whether the simulation waits for commands.
             simulated: whether stamps are a simulation's, which goes on by itself: such an arm may repeat its numbers.
         """
-        self.model, self.gains, self.lockstep = model, gains, lockstep
+        self._remember(model, start_check, lockstep, simulated)
+        self.gains = gains
+        noise = gains.assumptions.velocity_error + gains.K_r * gains.assumptions.position_error
+        self._noise = np.array(np.broadcast_to(noise, (model.n,)))
+        self._covered = max(gains.longest_covered_gap(self._noise), gains.assumptions.hold_max)
+
+    def _remember(
+        self, model: RobotModel, start_check: Callable[[FloatArray], list[str]] | None, lockstep: bool, simulated: bool
+    ) -> None:
+        self.model, self.lockstep = model, lockstep
         self._start_check, n = start_check, model.n
         self._may_repeat = simulated or model.settings.driver.may_repeat
         kept = 2 if lockstep else max(round(_KEPT * model.settings.measurement.rate_hz), 4)
         self._stamps, self._delays = np.zeros(kept, np.int64), np.zeros(kept)
         self._q, self._qd, self._effort = np.zeros((kept, n)), np.zeros((kept, n)), np.zeros((kept, n))
         self._count = 0
-        noise = gains.assumptions.velocity_error + gains.K_r * gains.assumptions.position_error
-        self._noise = np.array(np.broadcast_to(noise, (n,)))
-        self._covered = max(gains.longest_covered_gap(self._noise), gains.assumptions.hold_max)
 
     def forget(self) -> None:
         """Begin again: measurements of another session, or before a clock was set."""
@@ -150,7 +156,7 @@ class ActivationChecks:
         if not self.lockstep:
             reasons += [*self._driver(), *self._times(rows), *self._frozen(rows), *self._errors(rows)]
         reasons += [reason] if (reason := why_not_rate(self.model)) else []
-        at_rest, _ = judge_rest(self.model, self.gains, self._noise, q, qd)
+        at_rest = self._rest(q, qd)
         reasons += at_rest
         if settings.controller.gravity_check and not at_rest:
             reasons += self._gravity(q, qd, effort)
@@ -177,6 +183,10 @@ class ActivationChecks:
 
     # -- the parts ----------------------------------------------------------------------------------------------
 
+    def _rest(self, q: FloatArray, qd: FloatArray) -> list[str]:
+        """Why the arm does not rest well enough."""
+        return judge_rest(self.model, self.gains, self._noise, q, qd)[0]
+
     def _rows(self) -> NDArray[np.intp]:
         """Where the measurements lie, oldest first."""
         size = self._stamps.size
@@ -200,7 +210,7 @@ class ActivationChecks:
 
     def _times(self, rows: NDArray[np.intp]) -> list[str]:
         """Rate, gaps and delay."""
-        measurement, timing = self.model.settings.measurement, self.model.settings.timing
+        measurement = self.model.settings.measurement
         periods, delays, ages, gap = self._ages(rows)
         span = float(np.sum(periods))
         if span < _NEEDED:
@@ -218,6 +228,17 @@ class ActivationChecks:
                 f"{100.0 * lost:.0f} % of measurements are missing in {span:.3f} s: expected at most {100 * _LOST:g} % "
                 f"of measurement.rate_hz = {measurement.rate_hz:g} Hz"
             )
+        reasons += self._delays_allowed(period, delays, ages, delay)
+        if delay < -measurement.stamp_error_s:
+            reasons.append(
+                f"measurements come {-1e3 * delay:.3f} ms before their stamp: expected clocks that agree to "
+                f"measurement.stamp_error_s = {measurement.stamp_error_s:g} s"
+            )
+        return reasons
+
+    def _delays_allowed(self, period: float, delays: FloatArray, ages: FloatArray, delay: float) -> list[str]:
+        """What is later than the gains are made for; ``delay``: typical, s."""
+        timing, reasons = self.model.settings.timing, []
         if period + max(delay, 0.0) > timing.hold_max_s:
             reasons.append(
                 f"period and delay of measurements are {1e3 * (period + delay):.3f} ms: expected at most "
@@ -237,11 +258,6 @@ class ActivationChecks:
             reasons.append(
                 f"{_FEW} of commands would be in force for {1e3 * oldest:.3f} ms or more (period and delay): expected "
                 f"at most {1e3 * self._covered:.3g} ms, the longest that is covered of an arm at rest"
-            )
-        if delay < -measurement.stamp_error_s:
-            reasons.append(
-                f"measurements come {-1e3 * delay:.3f} ms before their stamp: expected clocks that agree to "
-                f"measurement.stamp_error_s = {measurement.stamp_error_s:g} s"
             )
         return reasons
 

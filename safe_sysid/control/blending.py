@@ -7,15 +7,13 @@ between those of the two boxes, and centre and half width are rounded outwards.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safe_sysid.control.law import ModelInUse
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.intervals import mid_rad
 from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["BoxBlend"]
-
-FloatArray = NDArray[np.float64]
 
 
 class BoxBlend:

@@ -12,11 +12,11 @@ all that comes after rests on it: the claim is lost until the next start. Whoeve
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safe_sysid.control.design import law_offset
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.law import ControlLaw, Proves, TrackingLaw
+from safe_sysid.core.arrays import BoolArray, FloatArray
 from safe_sysid.decimals import at_least, at_most
 from safe_sysid.dynamics.magnitudes import inertia_floor, inertia_share, rotor_ceiling, rotor_floor
 from safe_sysid.errors import ParameterError
@@ -25,7 +25,6 @@ from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["BoundStatus", "added_text"]
 
-FloatArray = NDArray[np.float64]
 #: Losses of the claim that are remembered for the run's log.
 MOST_LOSSES = 100
 
@@ -193,5 +192,5 @@ def _why_not_at_pose(model: RobotModel, gains: ControllerGains, box: ParameterBo
     return f"inertia may be below controller.inertia_lower at this pose ({at_least(floor)} of it)"
 
 
-def _within(lower: FloatArray, upper: FloatArray, travel: FloatArray) -> NDArray[np.bool_]:
+def _within(lower: FloatArray, upper: FloatArray, travel: FloatArray) -> BoolArray:
     return (lower >= travel[:, 0]) & (upper <= travel[:, 1])

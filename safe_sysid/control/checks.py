@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safe_sysid.control.take_over import TAKE_OVER
+from safe_sysid.core.arrays import BoolArray, FloatArray
 from safe_sysid.decimals import at_most, bracketed
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.magnitudes import link_norms, torque_sensitivity
@@ -28,7 +28,6 @@ __all__ = [
     "wrong_units",
 ]
 
-FloatArray = NDArray[np.float64]
 _ROUND = 1e-9
 
 
@@ -119,7 +118,7 @@ def check_static_gravity(
 
 def signs_confirmed(
     model: RobotModel, box: ParameterBox, q: FloatArray, qd: FloatArray, effort: FloatArray
-) -> NDArray[np.bool_]:
+) -> BoolArray:
     """(n,) whether the effort at rest could not as well be the opposite: no parameters in the box explain ``-effort``.
 
     An effort of zero is its own opposite: where zero may be, a sensor that gives nothing else is not confirmed either.
@@ -134,7 +133,7 @@ def signs_confirmed(
 
 
 def _explanations(
-    model: RobotModel, box: ParameterBox, q: FloatArray, qd: FloatArray, effort: FloatArray, bad: NDArray[np.bool_]
+    model: RobotModel, box: ParameterBox, q: FloatArray, qd: FloatArray, effort: FloatArray, bad: BoolArray
 ) -> list[str]:
     """Single mistakes that would explain every effort."""
     n, settings = model.n, model.settings

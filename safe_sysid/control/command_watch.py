@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.model import RobotModel
 
 __all__ = ["CommandWatch"]
 
-FloatArray = NDArray[np.float64]
 #: An effort may be that of any of so many commands, or of one after the other: they take their time.
 _COMMANDS = 4
 #: So many measurements in a row must disagree: well below any drive's watchdog.

@@ -6,44 +6,38 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import replace
-
 import numpy as np
-from numpy.typing import NDArray
 
-from safe_sysid.control.acceptance import KnownBoxes, why_not_box, why_not_connected, why_not_plan
+from safe_sysid.control.acceptance import why_not_box
 from safe_sysid.control.blending import BoxBlend
 from safe_sysid.control.bound_status import BoundStatus
 from safe_sysid.control.checks import check_static_gravity
 from safe_sysid.control.command_watch import CommandWatch
 from safe_sysid.control.coverage import Coverage
 from safe_sysid.control.feed_forward import AddedTorque
+from safe_sysid.control.following import PlanFollower
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.law import ControlLaw
-from safe_sysid.control.measurement_watch import MeasurementStatus, MeasurementWatch
 from safe_sysid.control.robust import make_robust_law
 from safe_sysid.control.start_checks import judge_rest, tracking_energy
 from safe_sysid.control.states import ControllerOutput, ControllerState
 from safe_sysid.control.take_over import TAKE_OVER, choose_take_over
 from safe_sysid.control.torque_rate import TorqueRate, clip_torque
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.decimals import at_least, at_most
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.trajectories.plan import Plan
-from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["Controller", "ControllerOutput", "ControllerState"]
 
-FloatArray = NDArray[np.float64]
-STOPPED = "stopped: no plan is taken before ~/start"
 _TOLERANCE = 1e-9  # s
 #: The tracking theorem looks back at the command in force and at the one before it: a command counts for two holds.
 _RAMP_HOLDS = 2
 
 
-class Controller:
+class Controller(PlanFollower):
     """See the module; one instance per arm and run."""
 
     def __init__(
@@ -63,25 +57,15 @@ class Controller:
             law: of control; None for the robust one, the package's only one that proves the tracking bound.
             added: to the law's torque, by a feed-forward; None: nothing.
         """
+        super().__init__(model)
         n = model.n
-        self.model, self.gains = model, gains
+        self.gains = gains
         self.law = law or make_robust_law(model, gains)
         self.added = added
         self.bound_status = BoundStatus(model, gains, self.law, None if added is None else added.bound)
-        self.state = ControllerState.IDLE
-        self.reason = "waiting for start"
-        self.counts: Counter[str] = Counter()
-        self.box = model.arm_prior
         self._blend = BoxBlend(self.box, float(blend_s), gains.assumptions.hold_max)
-        self._known = KnownBoxes({self.box.identity: self.box})
         self._new_epoch: ParameterBox | None = None  # the prior that a reset blends to
-        self._plan: Plan | None = None
-        self._next: Plan | None = None
-        self._broken = ""  # why braking ends in a fault
-        self.stopped = False  # by request; no plan is taken
-        # Evaluated, not just zeros: compiles what the loop will call before the loop runs.
-        self._hold = QuinticTrajectory.hold(np.zeros(n)).state(0.0)
-        self._watch, self._sent = MeasurementWatch(model), CommandWatch(model)
+        self._sent = CommandWatch(model)
         rate = per_joint(model.settings.controller.torque_rate, n)
         self._rate = TorqueRate(rate, gains.assumptions.hold_max)
         self._ramp_stamp = -np.inf  # of the last measurement whose command is not the law's but a ramp's, s
@@ -95,19 +79,9 @@ class Controller:
     # -- what it does now ---------------------------------------------------------------------------------------
 
     @property
-    def plan(self) -> Plan | None:
-        """The plan that is tracked or braked along, if any."""
-        return self._plan
-
-    @property
-    def pending_plan(self) -> Plan | None:
-        """The plan accepted for the next hand-over, if any."""
-        return self._next
-
-    @property
-    def takes_plans(self) -> bool:
-        """Whether a plan could be accepted now: holding or tracking, and not stopped."""
-        return not self.stopped and self.state in (ControllerState.HOLDING, ControllerState.TRACKING)
+    def resetting(self) -> bool:
+        """Whether the box grows to a prior that begins a new epoch."""
+        return self._new_epoch is not None
 
     @property
     def blending(self) -> bool:
@@ -181,31 +155,15 @@ class Controller:
         self.state, self.reason = ControllerState.HOLDING, "started"
         return []
 
-    def stop(self) -> None:
-        """Brake along the certified tail, then hold; take no plan before :meth:`go_on`, or another :meth:`start`.
+    def silence(self) -> ControllerOutput:
+        """Result of a step that commands nothing."""
+        return ControllerOutput(None, self._hold)
 
-        Whoever stops an arm does not expect it to move again because a planner has found another way.
-        """
-        self.stopped = True
-        self.brake("stop requested")
-        if self.state is ControllerState.HOLDING:
-            self.reason = STOPPED
-
-    def go_on(self) -> None:
-        """Take back a :meth:`stop`: plans are taken again."""
-        self.stopped = False
-        if self.state is ControllerState.HOLDING:
-            self.reason = "at rest"
-
-    def brake(self, reason: str) -> None:
-        """Take no plan for the next hand-over: brake along the certified tail. At rest plans are taken again."""
-        self._next = None
-        if self.state is ControllerState.TRACKING:
-            self.state, self.reason = ControllerState.BRAKING, reason
-
-    def emergency_stop(self) -> None:
-        """Command nothing from now on: the arm's own brakes stop it. ``start`` leaves the fault."""
-        self.fault("emergency stop")
+    @property
+    def status(self) -> dict[str, object]:
+        """For diagnostics: law, tracking bound and feed-forward."""
+        values: dict[str, object] = {"law": self.law.name, "tracking bound": self.bound_status.text}
+        return values if self.added is None else {**values, "feed-forward": self.added.text}
 
     def fault(self, reason: str) -> None:
         """Stop commanding; the arm's own brakes take over. ``start`` leaves this state."""
@@ -249,48 +207,7 @@ class Controller:
             self._take(target)
         return None
 
-    def resume_epoch(self, epoch: int) -> bool:
-        """Call the prior that of another epoch: what a controller before this one called it. Returns whether it did.
-
-        Only before anything was taken in an epoch of its own; the numbers stay what they are.
-
-        Args:
-            epoch: that other nodes work in, higher than this controller's.
-        """
-        fresh = self.box.identity == "0:0" and not self.blending and self._plan is None and self._next is None
-        if not fresh or epoch <= 0:
-            return False
-        self._take(ParameterBox(self.box.lower, self.box.upper, epoch, 0))
-        return True
-
     # -- plans and boxes ----------------------------------------------------------------------------------------
-
-    def offer_plan(self, plan: Plan, now: float) -> str | None:
-        """Take a plan for the next hand-over; returns the reason of a refusal, None if taken. ``now``: s."""
-        reason = self._judge_plan(plan, now)
-        if reason is None:
-            # Exactly at the hand-over: what a stamp since 1970 rounds would be a jump of the desired motion.
-            under_way = self._plan if self.state is ControllerState.TRACKING else None
-            self._next = replace(plan, start_time=under_way.hand_over_time) if under_way else plan
-        else:
-            self.counts["plan refused"] += 1
-        return reason
-
-    def _judge_plan(self, plan: Plan, now: float) -> str | None:
-        if self._new_epoch is not None:
-            return "bounds are being reset"
-        if self.stopped:
-            return STOPPED
-        reason = why_not_plan(plan, self.model.n, self.box, self._known)
-        if reason is not None:
-            return reason
-        if self.state is ControllerState.TRACKING and self._plan is not None:
-            expected, state = self._plan.hand_over_time, self._plan.trajectory.state(self._plan.t_plan)
-            return why_not_connected(plan, now, expected, state, self.model.joint_names)
-        if self.state is ControllerState.HOLDING:
-            reason = why_not_connected(plan, now, None, self._hold, self.model.joint_names)
-            return reason or self._why_not_before_ramp_ends(plan, now)
-        return f"state is {self.state.value}: a plan is taken only while holding or tracking"
 
     def rests_until(self, now: float) -> float:
         """Time, s, before which no plan may begin while the arm is held.
@@ -303,7 +220,11 @@ class Controller:
         ramp = now + self._rate.left if self.taking_over else self._ramp_stamp
         return ramp + _RAMP_HOLDS * self.gains.assumptions.hold_max
 
-    def _why_not_before_ramp_ends(self, plan: Plan, now: float) -> str | None:
+    def _begun(self) -> None:
+        self.bound_status.follow()
+
+    def _why_not_yet(self, plan: Plan, now: float) -> str | None:
+        """The ramp of a take-over must have ended."""
         rests = self.rests_until(now)
         if plan.start_time >= rests - _TOLERANCE:
             return None
@@ -333,8 +254,8 @@ class Controller:
             self._take(self._new_epoch)
 
     def _take(self, box: ParameterBox) -> None:
-        self.box, self._new_epoch = box, None
-        self._known.note(box)
+        self._new_epoch = None
+        super()._take(box)
 
     # -- the 1 kHz step -----------------------------------------------------------------------------------------
 
@@ -392,23 +313,6 @@ class Controller:
     def note_late(self, covered: bool, what: str) -> None:
         """A command came later than declared. ``covered``: whether the theorem covers it."""
         self.bound_status.note_late(self._watch.stamp, covered, what)
-
-    def _is_usable(self, stamp: float, q: FloatArray, qd: FloatArray) -> bool:
-        """Judge a measurement; one that is not used is one that is missing."""
-        watch = self._watch
-        verdict = watch.judge(stamp, q, qd)
-        if verdict is MeasurementStatus.GOOD:
-            return True
-        if verdict is MeasurementStatus.CLOCK_BACK:
-            self.fault(watch.reason)
-        elif verdict is MeasurementStatus.OLD:
-            self.counts[MeasurementStatus.OLD.value] += 1
-        else:
-            self.counts["measurement refused"] += 1
-            self.brake(watch.reason)
-            if stamp - watch.stamp > watch.too_long:
-                self.fault(f"no usable measurement for {stamp - watch.stamp:.3f} s: {watch.reason}")
-        return False
 
     def _command(
         self, torque: FloatArray, stamp: float, q: FloatArray, qd: FloatArray, elapsed: float, out: ControllerOutput
@@ -469,30 +373,3 @@ class Controller:
             self.counts[added.why_not] += 1
         torque += added.torque
         np.clip(torque, -self.model.limits.torque, self.model.limits.torque, out=torque)
-
-    def _advance_plan(self, stamp: float) -> None:
-        takes = self.state in (ControllerState.TRACKING, ControllerState.HOLDING)
-        if self._next is not None and takes and stamp >= self._next.start_time - _TOLERANCE:
-            if self.state is ControllerState.HOLDING and self._why_not_before_ramp_ends(self._next, stamp):
-                self._next = None  # ticks that were late have prolonged the ramp
-                self.counts["plan refused"] += 1
-                self.reason = "at rest: the plan would have begun while control was taken over"
-                return
-            self._plan, self._next = self._next, None
-            self.bound_status.follow()
-            self.state, self.reason = ControllerState.TRACKING, f"plan {self._plan.sequence}"
-        plan = self._plan
-        if plan is None:
-            return
-        over = stamp >= plan.hand_over_time - _TOLERANCE and plan.t_plan < plan.trajectory.duration
-        if over and self.state is ControllerState.TRACKING:
-            self.state, self.reason = ControllerState.BRAKING, "no plan for the hand-over"
-        if stamp >= plan.end_time:
-            self._hold[:] = 0.0
-            self._hold[0] = plan.trajectory.knots[-1, 0]
-            self._plan = None
-            self.state, self.reason = ControllerState.HOLDING, "at rest"
-            if self.stopped:
-                self.reason += f"; {STOPPED}"
-            if self._broken:
-                self.fault(self._broken)

@@ -7,13 +7,11 @@ From a quiet state V cannot grow to its bound in a short time, whatever is comma
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.core.arrays import FloatArray
 
 __all__ = ["Coverage"]
-
-FloatArray = NDArray[np.float64]
 
 
 class Coverage:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from safe_sysid.control.gains import ControllerGains, TrackingAssumptions
 from safe_sysid.control.motion_hypotheses import MotionHypotheses, configured_hypotheses, hypotheses_of, torque_of
 from safe_sysid.control.synthesis import synthesise
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.decimals import at_most
 from safe_sysid.dynamics.magnitudes import rotor_floor
 from safe_sysid.errors import ParameterError
@@ -18,7 +19,6 @@ from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["STIFFEST", "check_acceleration", "design_gains", "gains_for_motion", "law_offset"]
 
-FloatArray = NDArray[np.float64]
 
 #: The stiffest gains that a search considers, 1/s: K_r and kappa. No theorem's bound: that of a rigid arm would have
 #: them far higher, a real one's joints and gears bend (their first resonances are at some 10 Hz).
@@ -54,6 +54,11 @@ def design_gains(
     """
     model.require_known_reactions("gains")
     model.require_known_drives("gains")
+    if model.settings.controller.interface != "torque":
+        raise ParameterError(
+            f"controller.interface = {model.settings.controller.interface!r} of {model.name}: expected 'torque' for "
+            "our own law: this arm's own controller follows plans, within controller.tube (docs/use/trajectory.md)"
+        )
     s, n, prior = model.settings, model.n, model.arm_prior
     if box is not None and (
         box.size != prior.size or np.any(box.lower < prior.lower) or np.any(box.upper > prior.upper)

@@ -2,24 +2,28 @@ r"""Feed-forward torques: interface, declared bound and smooth switching of torq
 
 A feed-forward says a torque and how far it trusts it. What is added approaches ``trust * torque``, clipped to
 ``+-bound``, no faster than ``rate``; where there is no usable answer (late, not finite, not trusted, of another shape,
-an exception) it approaches zero in the same way. The tracking theorem rests on ``bound`` alone ("Feed-forward" in
+an exception) it approaches zero. The tracking theorem rests on ``bound`` alone ("Feed-forward" in
 docs/understand/guarantees.md), so a feed-forward may be as wrong as it likes.
+
+An answer that is only late fades at ``rate``: late ones are common on a busy machine, and each would shake the arm.
+One that is wrong or not trusted is withdrawn at ``back``, which may be much faster.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ParameterError
 
-__all__ = ["AddedTorque", "AnswerSource", "FeedForward", "FeedForwardInTick"]
+__all__ = ["LATE", "AddedTorque", "AnswerSource", "FeedForward", "FeedForwardInTick"]
 
-FloatArray = NDArray[np.float64]
+#: Why there is no answer where there only is none yet.
+LATE: Final = "feed-forward late"
 _USABLE, _NOT_FINITE, _NOT_TRUSTED = 0, 1, 2
 _WORDS = {_NOT_FINITE: "feed-forward not finite", _NOT_TRUSTED: "feed-forward not trusted"}
 
@@ -73,7 +77,7 @@ class AnswerSource(Protocol):
 
 
 class FeedForwardInTick:
-    """Calls the feed-forward in the tick: where simulated time stands still meanwhile, and in a process of its own.
+    """Calls the feed-forward in the tick: in simulated time, in a process of its own, or one whose steps are counted.
 
     What raises, or answers in another form, is not asked again before the next start: programs do not heal.
     """
@@ -117,19 +121,29 @@ class AddedTorque:
         ticks: since it was made, by what came of them: "followed", or why not.
     """
 
-    def __init__(self, name: str, source: AnswerSource, bound: FloatArray, rate: FloatArray, longest: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        source: AnswerSource,
+        bound: FloatArray,
+        rate: FloatArray,
+        longest: float,
+        back: FloatArray | None = None,
+    ) -> None:
         """Nothing is added yet.
 
         Args:
             bound: (n,) the most that is added, N m.
             rate: (n,) no faster does it change, N m/s.
             longest: time that one tick counts for at most, s.
+            back: (n,) so fast is withdrawn what was added, where the answer is wrong or not trusted, N m/s; None: rate.
         """
         self.name, self.bound, self._source, self._longest = name, bound, source, longest
-        self._rate, self._step = rate, np.empty_like(bound)
+        self._rate, self._back = rate, rate if back is None else back
+        self._step, self._away = np.empty_like(bound), np.empty_like(bound)
         self.torque, self.why_not = np.zeros_like(bound), ""
         self.ticks: Counter[str] = Counter()
-        _approach(self.torque, self.torque, 0.0, self.bound, self._rate)  # compiled before the loop runs
+        _approach(self.torque, self.torque, 0.0, self.bound, rate, self._back)  # compiled before the loop runs
 
     @property
     def text(self) -> str:
@@ -159,9 +173,11 @@ class AddedTorque:
         """
         source = self._source
         self.why_not = source.ask(t, q, qd, reference)
-        np.multiply(self._rate, min(max(elapsed, 0.0), self._longest), out=self._step)
+        elapsed = min(max(elapsed, 0.0), self._longest)
+        np.multiply(self._rate, elapsed, out=self._step)
+        np.multiply(self._rate if self.why_not == LATE else self._back, elapsed, out=self._away)
         trust = 0.0 if self.why_not else source.trust
-        found = _approach(self.torque, source.torque, trust, self.bound, self._step)
+        found = _approach(self.torque, source.torque, trust, self.bound, self._step, self._away)
         if not self.why_not and found != _USABLE:
             self.why_not = _WORDS[found]
         self.ticks[self.why_not or "followed"] += 1
@@ -172,8 +188,13 @@ class AddedTorque:
 
 
 @njit(cache=True)
-def _approach(added: FloatArray, wanted: FloatArray, trust: float, bound: FloatArray, step: FloatArray) -> int:
-    """Move ``added`` (n,) by at most ``step`` towards ``trust * wanted``, within ``bound``; whether that is usable."""
+def _approach(
+    added: FloatArray, wanted: FloatArray, trust: float, bound: FloatArray, step: FloatArray, away: FloatArray
+) -> int:
+    """Move ``added`` (n,) within ``bound``; whether the answer is usable.
+
+    By at most ``step`` towards ``trust * wanted`` where it is, by at most ``away`` towards zero where not.
+    """
     found = _USABLE
     if not (0.0 < trust <= 1.0):  # NaN, too
         found = _NOT_TRUSTED
@@ -183,6 +204,7 @@ def _approach(added: FloatArray, wanted: FloatArray, trust: float, bound: FloatA
     for j in range(added.size):
         target = trust * wanted[j] if found == _USABLE else 0.0
         target = max(-bound[j], min(bound[j], target))
-        moved = added[j] + max(-step[j], min(step[j], target - added[j]))
+        most = step[j] if found == _USABLE else away[j]
+        moved = added[j] + max(-most, min(most, target - added[j]))
         added[j] = max(-bound[j], min(bound[j], moved))  # once more: a sum is rounded
     return found

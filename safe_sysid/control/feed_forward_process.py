@@ -2,6 +2,7 @@
 
 Why not in the tick, measured, and withdrawn once it took too long: then the first answer that is late delays a tick,
 and one that never comes ends the loop. Why not in a thread: it would share the interpreter's lock with the loop.
+Compiled models of the package whose every tick has the same few steps are no such programs: the tick calls them.
 
 Each tick takes the answer that is there and, if the last question was answered, asks the next: packets of floats
 through a socket, never waiting. An answer counts until ``late_s`` after its question.
@@ -19,16 +20,15 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from safe_sysid.control.feed_forward import FeedForward, FeedForwardInTick
+from safe_sysid.control.feed_forward import LATE, FeedForward, FeedForwardInTick
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.parent import child_environment
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.wire import dumps, loads
 
 __all__ = ["FeedForwardProcess", "serve"]
 
-FloatArray = NDArray[np.float64]
 #: Longest text of a failure, bytes; longer than any answer.
 _TEXT = 4096
 #: A process that is told to end may take so long, s.
@@ -80,7 +80,7 @@ class FeedForwardProcess:
             with contextlib.suppress(OSError):  # a process that has ended: the next tick reads what it said last
                 self._socket.send(self._bytes)
                 self._asked, self._waits = now, True
-        return self._failed or ("" if now - self._answered <= self._late else "feed-forward late")
+        return self._failed or ("" if now - self._answered <= self._late else LATE)
 
     def _take(self) -> None:
         """What was said since the last tick: the answer to the last question, why there will be none, or nothing."""

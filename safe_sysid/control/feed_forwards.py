@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safe_sysid.control.feed_forward import AddedTorque, FeedForward, FeedForwardInTick
 from safe_sysid.control.feed_forward_process import FeedForwardProcess
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.extensions import FEED_FORWARDS, chosen
 from safe_sysid.learning import make_residual_model
@@ -18,16 +18,19 @@ from safe_sysid.robot.model import RobotModel
 
 __all__ = ["ResidualFeedForward", "make_added_torque", "make_feed_forward"]
 
-FloatArray = NDArray[np.float64]
-
 
 class ResidualFeedForward:
-    """``controller.feed_forward.residual`` at the desired motion: no noise of measurements is fed forward."""
+    """``controller.feed_forward.residual`` at the desired motion: no noise of measurements is fed forward.
+
+    Attributes:
+        in_tick: whether the residual model says that it may be evaluated in the controller's tick.
+    """
 
     def __init__(self, model: RobotModel) -> None:
         """Load the residual model that the robot's file names; errors as :func:`make_residual_model`."""
         s = model.settings.controller.feed_forward
         self._residual = make_residual_model(model, s.residual, s.file)
+        self.in_tick = bool(getattr(self._residual, "in_tick", False))
 
     def __call__(
         self, q: FloatArray, qd: FloatArray, q_d: FloatArray, qd_d: FloatArray, qdd_d: FloatArray, t: float
@@ -54,8 +57,8 @@ def make_added_torque(model: RobotModel, gains: ControllerGains, lockstep: bool)
 
     Args:
         gains: of its controller, whose theorem leaves room for the bound.
-        lockstep: simulated time waits for every answer; else the feed-forward works in a process of its own, and no
-            tick waits for it.
+        lockstep: simulated time waits for every answer; else a feed-forward works in a process of its own, and no tick
+            waits for it, unless its ``in_tick`` is true.
 
     Raises:
         ParameterError: the name is unknown, no joint has a bound, the rate is above the torque's, or the feed-forward
@@ -78,5 +81,8 @@ def make_added_torque(model: RobotModel, gains: ControllerGains, lockstep: bool)
         )
     feed_forward = make_feed_forward(model)  # in real time, too: what is wrong with it is said at once
     late = s.feed_forward.late_s
-    source = FeedForwardInTick(feed_forward, n) if lockstep else FeedForwardProcess(make_feed_forward, model, late)
-    return AddedTorque(s.feed_forward.name, source, bound, rate, gains.assumptions.hold_max)
+    in_tick = lockstep or getattr(feed_forward, "in_tick", False)
+    source = FeedForwardInTick(feed_forward, n) if in_tick else FeedForwardProcess(make_feed_forward, model, late)
+    # Half of the torque's rate: the other half is the law's.
+    back = np.maximum(rate, 0.5 * most)
+    return AddedTorque(s.feed_forward.name, source, bound, rate, gains.assumptions.hold_max, back)

@@ -16,15 +16,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics.magnitudes import inertia_floor, inertia_share, rotor_ceiling, rotor_floor
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["ControllerGains", "TrackingAssumptions", "tracking_margins"]
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

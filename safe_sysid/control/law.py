@@ -10,12 +10,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
+from safe_sysid.core.arrays import FloatArray
 
 __all__ = ["ControlLaw", "ModelInUse", "Proves", "TrackingLaw"]
-
-FloatArray = NDArray[np.float64]
 
 
 class Proves(Enum):

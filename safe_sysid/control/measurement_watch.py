@@ -8,14 +8,13 @@ from __future__ import annotations
 from enum import Enum
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.model import RobotModel
 
 __all__ = ["MeasurementStatus", "MeasurementWatch"]
 
-FloatArray = NDArray[np.float64]
 _ROUND = 1e-9  # rad and rad/s, or m and m/s: what unwrapping and messages may round
 
 

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.magnitudes import inertia_share, rotor_ceiling, rotor_floor
 from safe_sysid.errors import ParameterError
@@ -25,7 +26,6 @@ from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["MotionHypotheses", "configured_hypotheses", "hypotheses_of", "torque_of"]
 
-FloatArray = NDArray[np.float64]
 #: Times at which S and the inertia are looked at along a trajectory, and random tracking errors at each.
 _TIMES, _ERRORS = 160, 8
 

@@ -10,16 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safe_sysid.control.gains import TrackingAssumptions
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics.magnitudes import TorqueSensitivity, link_norms, torque_sensitivity
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["Change", "ClosedLoop", "PowerLoss", "infinite"]
 
-FloatArray = NDArray[np.float64]
 #: Relative head-room for rounding in the power loss (a few hundred operations on positive numbers).
 _ROUND = 1.0 + 1e-10
 

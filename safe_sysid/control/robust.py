@@ -11,17 +11,15 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.law import ModelInUse, Proves
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.dynamics.recursion import slotine_li_kernel
 from safe_sysid.robot.model import Kinematics, RobotModel
 
 __all__ = ["RobustLaw", "make_robust_law", "robust_torque"]
-
-FloatArray = NDArray[np.float64]
 
 
 @njit(cache=True)

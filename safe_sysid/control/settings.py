@@ -16,6 +16,7 @@ __all__ = [
     "ImpedanceSettings",
     "LawsSettings",
     "PassivityAdaptiveSettings",
+    "TubeSettings",
 ]
 
 
@@ -127,7 +128,10 @@ class FeedForwardSettings(Section):
         default=0.0,
     )
     rate: PerJointNumbers = setting(
-        "no faster does what is added change; less than torque_rate", "N m/s or N/s", "(0, 1e6]", default=200.0
+        "no faster does what is added follow, or fade while answers are late; less than torque_rate",
+        "N m/s or N/s",
+        "(0, 1e6]",
+        default=200.0,
     )
     late_s: float = setting(
         "real time: an answer counts for so long after its question; older, what is added goes to zero at `rate`",
@@ -141,8 +145,43 @@ class FeedForwardSettings(Section):
     file: Name | None = setting("path of the residual model's file", default=None)
 
 
+class TubeSettings(Section):
+    """How far an arm is off by itself: certificates rest on the outer tube, the watch stops at the inner one."""
+
+    position: PerJointNumbers = setting("outer tube: |desired - true position|", "rad or m", "(0, inf)")
+    velocity: PerJointNumbers = setting("outer tube: |desired - true velocity|", "rad/s or m/s", "(0, inf)")
+    acceleration: PerJointNumbers = setting(
+        "outer tube: |desired - true acceleration|; what plans' torques leave room for", "rad/s^2 or m/s^2", "(0, inf)"
+    )
+    inner_position: PerJointNumbers = setting("inner tube of the position", "rad or m", "(0, inf)")
+    inner_velocity: PerJointNumbers = setting("inner tube of the velocity", "rad/s or m/s", "(0, inf)")
+    largest_velocity: PerJointNumbers = setting("fastest desired motion of the measurement", "rad/s or m/s", "(0, inf)")
+    largest_acceleration: PerJointNumbers = setting("its largest acceleration", "rad/s^2 or m/s^2", "(0, inf)")
+    largest_jerk: PerJointNumbers = setting("its largest jerk", "rad/s^3 or m/s^3", "(0, inf)")
+    heaviest: float = setting(
+        "mass of last link, hand and payload together with which it was measured; a prior above it is refused",
+        "kg",
+        "[0, inf)",
+    )
+    latency_s: float = setting(
+        "from a measurement to a stop's effect, but for the sample's own period: the outer tube covers what the error "
+        "may grow by",
+        "s",
+        "[0, 1]",
+    )
+    origin: Name = setting("what it was measured on: logs, date")
+
+
 class ControllerSettings(Section):
     """Robust law and its tracking theorem's hypotheses, checked for each plan (docs/understand/guarantees.md)."""
+
+    interface: str = setting(
+        "torque: our law commands torques, its tracking bound is proved; trajectory: the arm's own controller follows "
+        "plans, within the measured `tube`",
+        default="torque",
+        choices=("torque", "trajectory"),
+    )
+    tube: TubeSettings | None = None
 
     K_r: PerJointNumbers = setting("slope of r = de + K_r e", "1/s", "(0, inf)", default=5.0)
     kappa: float = setting(

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.decimals import at_least, at_most
 from safe_sysid.robot.model import RobotModel
 
 __all__ = ["judge_rest", "tracking_energy"]
-
-FloatArray = NDArray[np.float64]
 
 
 @njit(cache=True)

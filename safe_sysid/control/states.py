@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-import numpy as np
-from numpy.typing import NDArray
-
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["ControllerOutput", "ControllerState", "longest_braking"]
+__all__ = ["COMMAND_TOPICS", "ControllerOutput", "ControllerState", "longest_braking"]
 
-FloatArray = NDArray[np.float64]
+
+#: By ``controller.interface``: where torques, or trajectories, go to the arm.
+COMMAND_TOPICS = {"torque": "effort_command", "trajectory": "trajectory_command"}
 
 
 class ControllerState(Enum):
@@ -55,3 +55,13 @@ class ControllerOutput:
     reference: FloatArray
     energy: float = 0.0
     announce: ParameterBox | None = None
+
+    @property
+    def commanding(self) -> bool:
+        """Whether the arm is under control after this step."""
+        return self.torque is not None
+
+    @property
+    def command(self) -> FloatArray | None:
+        """What goes to the arm: the torque."""
+        return self.torque

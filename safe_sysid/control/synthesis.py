@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from safe_sysid.control.gains import ControllerGains, TrackingAssumptions
 from safe_sysid.control.power_loss import ClosedLoop, PowerLoss
@@ -13,7 +13,6 @@ from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["synthesise"]
 
-FloatArray = NDArray[np.float64]
 _ROUND = 1.0 + 1e-10
 #: Candidates: c of the robust term, and the lead as a share of (hold_max + delay_max) / 2.
 _GAINS = np.concatenate([np.linspace(0.6, 3.0, 13), np.geomspace(3.4, 12.0, 8)])

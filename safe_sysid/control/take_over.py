@@ -9,10 +9,10 @@ docs/understand/guarantees.md; the names here are the names there.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.power_loss import ClosedLoop
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.decimals import at_least, at_most
 from safe_sysid.dynamics.magnitudes import link_norms, torque_sensitivity
 from safe_sysid.robot.config import per_joint
@@ -21,7 +21,6 @@ from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["TAKE_OVER", "choose_take_over", "effort_error", "longest_take_over"]
 
-FloatArray = NDArray[np.float64]
 #: Duration of a take-over where the tracking bound allows it, s; and over the shortest that the rate allows, at least:
 #: the law answers to the ramp with a rate of its own.
 TAKE_OVER, _EASE = 0.02, 2.0

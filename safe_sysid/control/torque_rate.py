@@ -13,13 +13,12 @@ caller's to judge.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.robot.model import RobotModel
 
 __all__ = ["TorqueRate", "clip_torque"]
 
-FloatArray = NDArray[np.float64]
 _ROUND = 1.0 + 1e-9
 
 

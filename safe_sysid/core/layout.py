@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.errors import ParameterError
 
 __all__ = [
@@ -36,8 +37,6 @@ __all__ = [
 PAYLOAD_NAMES = ("m", "mcx", "mcy", "mcz", "Ixx", "Ixy", "Iyy", "Ixz", "Iyz", "Izz")
 PAYLOAD_UNITS = ("kg", *("kg m",) * 3, *("kg m^2",) * 6)
 PER_LINK = len(PAYLOAD_NAMES)
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -157,20 +156,20 @@ class ParameterLayout:
         return theta[self.joint_terms].reshape(-1, self.n)
 
     @property
-    def drifting(self) -> NDArray[np.int64]:
+    def drifting(self) -> IntArray:
         """Indices of what may differ between a tare and a later run, in order."""
         return self._indices([self.block(k) for k, term in enumerate(JOINT_TERMS, PER_LINK) if term.drifts])
 
     @property
-    def never_negative(self) -> NDArray[np.int64]:
+    def never_negative(self) -> IntArray:
         """Indices of masses and of all terms that cannot be below zero, in order."""
         unsigned = [self.block(k) for k, term in enumerate(JOINT_TERMS, PER_LINK) if not term.signed]
         return self._indices([slice(0, PER_LINK * self.n, PER_LINK), *unsigned])
 
-    def _indices(self, slices: list[slice]) -> NDArray[np.int64]:
+    def _indices(self, slices: list[slice]) -> IntArray:
         return np.concatenate([np.arange(self.size)[part] for part in slices])
 
-    def links_and_rotors(self, joints: NDArray[np.int64]) -> NDArray[np.int64]:
+    def links_and_rotors(self, joints: IntArray) -> IntArray:
         """Indices of all links' inertial parameters, then of the rotor inertias of some joints."""
         return np.concatenate([np.arange(PER_LINK * self.n), ROTOR * self.n + joints])
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from safe_sysid.apps.check.robot import start_reasons, why_no_plans
-from safe_sysid.control.design import design_gains
-from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.tube import TrackingTube, tracking_tube
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
@@ -32,6 +30,8 @@ class DemoOptions:
 
     payload: str = "auto"
     robot: str = "kinova_gen3"
+    interface: str = "torque"
+    driver_rate: float = 500.0
     scene: str = "open"
     plans: int = 4
     seed: int = 0
@@ -86,14 +86,17 @@ class Setup:
     options: DemoOptions
     model: RobotModel
     scene: Scene
-    gains: ControllerGains
+    gains: TrackingTube
     payload_name: str
-    start: NDArray[np.float64]
+    start: FloatArray
     run_dir: Path
 
 
-def prepare(options: DemoOptions) -> Setup:
-    """Load and judge everything that can be wrong; makes the run directory last.
+def prepare(options: DemoOptions, say: Callable[[str], None] = lambda line: None) -> Setup:
+    """Load and judge everything that can be wrong; makes the run directory last, or to measure an arm's tube.
+
+    Args:
+        say: called with lines of what is measured.
 
     Raises:
         SafeSysIdError: in one line, what is wrong and what was expected.
@@ -112,11 +115,30 @@ def prepare(options: DemoOptions) -> Setup:
     payload = payload_in_hand(model, options.payload)
     hand = model.theta_nominal[model.layout.payload]
     check_inside_prior(model, theta_e_with_payload(model, hand, payload), payload)
-    gains = design_gains(model, options.lockstep)
+    run_dir = None
+    if options.interface == "trajectory":
+        from safe_sysid.demo.measured_arm import write_measured_arm
+
+        run_dir = _run_directory(options, payload.name)
+        draw = "uniform" if options.arm == "random" else options.arm
+        file = write_measured_arm(
+            options.robot,
+            scene,
+            options.driver_rate,
+            options.overrides,
+            options.seed,
+            options.noise,
+            draw,
+            run_dir,
+            say,
+        )
+        options = replace(options, robot=str(file))
+        model = load_robot(file, **options.overrides)
+    gains = tracking_tube(model, options.lockstep)
     reasons = start_reasons(model, scene, gains, start)
     if reasons:
         raise UsageError(f"the arm may not start in scene {scene.name}: {'; '.join(reasons)}")
-    return Setup(options, model, scene, gains, payload.name, start, _run_directory(options, payload.name))
+    return Setup(options, model, scene, gains, payload.name, start, run_dir or _run_directory(options, payload.name))
 
 
 def _run_directory(options: DemoOptions, payload: str) -> Path:

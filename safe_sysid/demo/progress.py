@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
-from safe_sysid.decimals import at_least, at_most, bracketed, share_at_most, width_share
+from safe_sysid.decimals import bracketed, interval_text, share_at_most, width_share
 from safe_sysid.demo.state import BoxSeen, NodeStatus, RunState
 from safe_sysid.robot.parameters import ParameterBox
 
@@ -119,7 +119,7 @@ class Progress:
     def _shares(self, box: BoxSeen) -> str:
         """Widths in percent of the prior's."""
         share = _width_shares(box, self._prior)
-        mass = f"m in {bracketed(box.lower[0], box.upper[0])} kg"
+        mass = f"m in {bracketed(box.lower[0], box.upper[0], 3)} kg"
         parts = " ".join(f"{name} {share_at_most(s, places=0)}" for name, s in zip(PAYLOAD_NAMES, share, strict=True))
         return f"{mass}; widths of prior: {parts}"
 
@@ -143,11 +143,12 @@ class Progress:
         box = state.boxes[-1] if state.boxes else _as_seen(self._prior)
         share = _width_shares(box, self._prior)
         for i, (name, unit) in enumerate(zip(PAYLOAD_NAMES, PAYLOAD_UNITS, strict=True)):
+            lower, upper = interval_text(box.lower[i], box.upper[i], 3)
             table.add_row(
                 f"{name} [{unit}]".replace("[", r"\["),
-                at_least(box.lower[i], places=4),
+                lower,
                 _bar(box, self._prior, i),
-                at_most(box.upper[i], places=4),
+                upper,
                 share_at_most(share[i], places=1),
             )
         return Group(*lines, table)

@@ -15,9 +15,9 @@ from safe_sysid.apps.judge.evaluation import Evaluation, Oracle, evaluate
 from safe_sysid.bring_up.domain import own_domain
 from safe_sysid.bring_up.kernels import compiling_beside, telling
 from safe_sysid.bring_up.processes import ProcessDiedError
+from safe_sysid.control.tube import MeasuredTube
 from safe_sysid.demo.options import DemoOptions, Setup, prepare
 from safe_sysid.demo.progress import Progress, make_console
-from safe_sysid.demo.recording import bag_of
 from safe_sysid.demo.state import RunState
 from safe_sysid.demo.summarise import draw_pictures, goal_of, not_covered, summarise, timing_notes, write_page
 from safe_sysid.demo.supervisor import RunClock, RunFailedError, supervise
@@ -71,7 +71,7 @@ def run_demo(options: DemoOptions) -> int:
         with _signals():
             told = "reading the robot, computing gains, checking the start pose"
             with telling(_speaker(options, console), told), compiling_beside():
-                setup = prepare(options)
+                setup = prepare(options, _speaker(options, console))
             if options.payload == "auto":
                 _speaker(options, console)(f"the hand holds: {setup.payload_name}")
             with own_domain() as domain, DemoView(setup, domain, _speaker(options, console)) as view:
@@ -111,7 +111,7 @@ def _run(setup: Setup, console: Console, domain: int) -> int:
         evaluation = evaluate(logs, setup.model, setup.gains, _oracle(setup, logs))
         pictures = _draw(setup, logs, progress)
     notes = timing_notes(logs, setup.gains, options.lockstep)
-    reason = _reason(trouble, evaluation, goal_of(setup, logs))
+    reason = _reason(trouble, evaluation, goal_of(setup, logs), _tube_left(setup, logs))
     end = Exit(status=1 if reason else 0, reason=reason.partition("\n")[0])
     summary = summarise(setup, logs, evaluation, clock, state.warnings + notes, end)
     write_summary(setup.run_dir / "summary.json", summary)
@@ -129,18 +129,22 @@ def _run(setup: Setup, console: Console, domain: int) -> int:
     if not options.quiet and any(setup.run_dir.glob("plan_*.json")):
         console.print(Text(f"check bounds and plans with: {_check(setup)}"), soft_wrap=True)
     if options.record:
-        bag = bag_of(setup)
+        bag = setup.run_dir / "bag"
         console.print(Text(f"recorded in {bag}; run again with: safe-sysid replay {bag}"), soft_wrap=True)
     if reason:
         print(f"safe-sysid demo: FAILED: {reason}", file=sys.stderr)
     elif end.status == 0:
-        console.print(_success(not_covered(logs, setup.gains, options.lockstep)))
+        late = not_covered(logs, setup.gains, options.lockstep)
+        console.print(_success(late, isinstance(setup.gains, MeasuredTube)))
     return end.status
 
 
-def _success(late: int) -> Text:
+def _success(late: int, measured: bool = False) -> Text:
     """The closing line; what was only observed is not called proved."""
     text = Text("every bound held, nothing was violated", style="bold green")
+    if measured:
+        text.append("; proved given the measured tube, which was watched at every sample", style="none")
+        return text
     if late:
         commands = "1 late command" if late == 1 else f"{late} late commands"
         text.append(f"; {commands} not covered by the proof", style="yellow")
@@ -185,7 +189,13 @@ def _page(setup: Setup, evaluation: Evaluation) -> list[str]:
         return []
 
 
-def _reason(trouble: str, evaluation: Evaluation, goal: GoalSummary | None) -> str:
+def _tube_left(setup: Setup, logs: RunLogs) -> str:
+    """Why a measured tube was claimed no more; "" if it always was, or is none."""
+    lost = () if logs.controller is None else logs.controller.claim_lost
+    return f"the measured tube is not claimed since {lost[0]}" if lost and isinstance(setup.gains, MeasuredTube) else ""
+
+
+def _reason(trouble: str, evaluation: Evaluation, goal: GoalSummary | None, left: str) -> str:
     """Why the run is no success; empty if it is one. First line: in one line."""
     if trouble:
         return trouble
@@ -193,7 +203,7 @@ def _reason(trouble: str, evaluation: Evaluation, goal: GoalSummary | None) -> s
     broken = [f"{getattr(counts, kind)} {kind}" for kind in VIOLATION_KINDS if getattr(counts, kind)]
     if broken:
         return f"violations: {', '.join(broken)} ({evaluation.safety.findings[0]})"
-    gaps = list(evaluation.gaps)
+    gaps = [*evaluation.gaps, *([left] if left else [])]
     if goal is not None and not goal.reached:
         gaps.append(f"the goal was not reached: {goal.text}")
     return "; ".join(gaps)

@@ -5,14 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.robot.config import Settings
 
 __all__ = ["BoxSeen", "NodeStatus", "PlanSeen", "RunState"]
 
-FloatArray = NDArray[np.float64]
 _SETTLE = 10.0  # s, how long after it is due the last update is waited for in real time: it may be behind
 #: So often a start may be refused: the controller tries every half second of its own time, so for 5 s.
 _STARTS = 10

@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from safe_sysid.apps.judge.evaluation import Evaluation
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
+from safe_sysid.control.tube import TrackingTube
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.demo.options import Setup
 from safe_sysid.demo.supervisor import RunClock
 from safe_sysid.report.run.logs import COMMANDED, PlanEntry, RunLogs
@@ -30,7 +31,6 @@ from safe_sysid.robot.shapes.pairs import unchecked
 
 __all__ = ["draw_pictures", "goal_of", "not_covered", "summarise", "timing_notes", "write_page"]
 
-FloatArray = NDArray[np.float64]
 
 #: Bins of the summary's histograms, us; and from how many periods on one counts as long.
 _UPPER_US = (100.0, 200.0, 300.0, 500.0, 800.0, 1000.0, 1200.0, 1500.0, 2500.0, 5000.0, 10000.0, 20000.0)
@@ -102,19 +102,10 @@ def _parameters(setup: Setup, logs: RunLogs) -> list[ParameterRow]:
         last = logs.updates[-1]
         lower, nominal, upper = last.lower, last.nominal, last.upper
     truth = None if logs.plant is None else logs.plant.theta_true[part]
-    return [
-        ParameterRow(
-            name=name,
-            unit=unit,
-            truth=None if truth is None else float(truth[i]),
-            lower=float(lower[i]),
-            nominal=float(nominal[i]),
-            upper=float(upper[i]),
-            prior_lower=float(prior.payload_lower[i]),
-            prior_upper=float(prior.payload_upper[i]),
-        )
-        for i, (name, unit) in enumerate(zip(PAYLOAD_NAMES, PAYLOAD_UNITS, strict=True))
-    ]
+    return ParameterRow.ten(
+        truth=truth, lower=lower, nominal=nominal, upper=upper,
+        prior_lower=prior.payload_lower, prior_upper=prior.payload_upper,
+    )  # fmt: skip
 
 
 def _plan(plan: PlanEntry) -> PlanRow:
@@ -160,12 +151,12 @@ def _timing(logs: RunLogs, clock: RunClock, lockstep: bool, period: float) -> Ru
     )
 
 
-def timing_notes(logs: RunLogs, gains: ControllerGains, lockstep: bool) -> list[str]:
+def timing_notes(logs: RunLogs, gains: TrackingTube, lockstep: bool) -> list[str]:
     """What the tracking bound assumes about timing and this run did not keep: where it was observed, not proved."""
     plant, assume = logs.plant, gains.assumptions
     lost = () if logs.controller is None else logs.controller.claim_lost
     notes = [f"timing: the tracking bound is not proved since {loss}" for loss in lost]
-    if lockstep or plant is None or not plant.delay.size:
+    if lockstep or plant is None or not plant.delay.size or not isinstance(gains, ControllerGains):
         return notes
     for what, values, bound, name in (
         ("commands came", plant.delay, assume.delay_max, "delay_max_s"),
@@ -186,13 +177,13 @@ def timing_notes(logs: RunLogs, gains: ControllerGains, lockstep: bool) -> list[
     return notes
 
 
-def not_covered(logs: RunLogs, gains: ControllerGains, lockstep: bool) -> int:
+def not_covered(logs: RunLogs, gains: TrackingTube, lockstep: bool) -> int:
     """How many commands were late and, as far as is known, outside the tracking theorem.
 
     At least one where the controller says that it has lost its claim: the console must not say less than /diagnostics.
     """
     lost = 0 if logs.controller is None else len(logs.controller.claim_lost)
-    return max(lost, _not_covered(logs, gains, lockstep))
+    return max(lost, _not_covered(logs, gains, lockstep)) if isinstance(gains, ControllerGains) else lost
 
 
 def _not_covered(logs: RunLogs, gains: ControllerGains, lockstep: bool) -> int:

@@ -13,16 +13,16 @@ from safe_sysid.bring_up.arrangement import MANAGED, REALTIME
 from safe_sysid.bring_up.domain import environment_of, ros_environment
 from safe_sysid.bring_up.kernels import CompilationNotice
 from safe_sysid.bring_up.processes import ProcessGroup
-from safe_sysid.control.states import longest_braking
+from safe_sysid.control.states import COMMAND_TOPICS, longest_braking
 from safe_sysid.demo.options import Setup
 from safe_sysid.demo.progress import Progress
-from safe_sysid.demo.recording import RECORDER, recorder_parameters
 from safe_sysid.demo.state import RunState
 from safe_sysid.errors import SafeSysIdError
 
 __all__ = ["RunClock", "RunFailedError", "node_parameters", "supervise"]
 
 #: The plant comes last: with its first measurement the controller can take the arm over, and the run begins.
+RECORDER = "recorder"
 NODES = ("controller", "planner", "identifier", "plant")
 #: How often a controller that refuses to become active is asked again, and for how long, s: the arm may come to rest.
 _AGAIN, _INSIST = 0.3, 15.0
@@ -49,7 +49,8 @@ class RunClock:
 def node_parameters(setup: Setup, node: str) -> dict[str, Any]:
     """ROS parameters of a node. What the hand holds, and how the plant errs, goes to the plant alone."""
     if node == RECORDER:
-        return recorder_parameters(setup)
+        # Nicer than all who have a deadline.
+        return {"bag": str(setup.run_dir / "bag"), "compression": setup.options.compression, "realtime": {"nice": 2}}
     options = setup.options
     parameters: dict[str, Any] = {
         "robot": options.robot,
@@ -112,7 +113,7 @@ def supervise(setup: Setup, progress: Progress, clock: RunClock, state: RunState
             start(NODES[-1:])
             _await_ready(group, progress, deadline)
             if options.record:
-                _await_recorder(watcher, group, progress)
+                _await_recorder(watcher, group, progress, COMMAND_TOPICS[setup.model.settings.controller.interface])
             for name in MANAGED:
                 lead((name,), "activate", insist=_INSIST)
             clock.startup = time.monotonic() - began
@@ -173,13 +174,13 @@ def _lead(
             notice.tell(f"waiting for {', '.join(waiting)} to {transition}")
 
 
-def _await_recorder(watcher: Any, group: ProcessGroup, progress: Progress) -> None:
+def _await_recorder(watcher: Any, group: ProcessGroup, progress: Progress, command: str) -> None:
     """Commands and measurements are told once: nobody commands before the recorder listens to both.
 
     A run without it is a run all the same.
     """
     end = time.monotonic() + _LISTENS
-    while not all(watcher.heard_by(topic, "recorder") for topic in ("effort_command", "joint_states")):
+    while not all(watcher.heard_by(topic, "recorder") for topic in (command, "joint_states")):
         if time.monotonic() > end:
             progress.say(f"the recorder does not listen after {_LISTENS:g} s; going on")
             return

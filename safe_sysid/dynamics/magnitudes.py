@@ -25,8 +25,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.robot.model import Kinematics, Motors
@@ -44,7 +44,6 @@ __all__ = [
     "torque_sensitivity",
 ]
 
-FloatArray = NDArray[np.float64]
 #: Relative head-room for rounding of the sums below (at most 1e4 operations of 1.2e-16 each, all of one sign).
 _ROUND = 1.0 + 1e-11
 #: Relative head-room for the regressors' rounding in :func:`inertia_share` (cancelling sums; measured 1e-14).

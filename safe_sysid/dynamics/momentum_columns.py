@@ -13,18 +13,18 @@ position.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.core.layout import PER_LINK
 from safe_sysid.dynamics.spatial import add_velocity_product, to_child
 from safe_sysid.robot.frames import joint_placement
 from safe_sysid.robot.model import Kinematics
 
-__all__ = ["momentum_columns"]
-
-FloatArray = NDArray[np.float64]
+__all__ = ["ColumnSpace", "column_space", "columns_from", "inertia_columns", "momentum_columns", "place_joint"]
 
 
 @njit(cache=True, inline="always")
@@ -42,6 +42,45 @@ def _product(x: FloatArray, y: FloatArray, out: FloatArray) -> None:
     out[7] = a0 * w2 + a2 * w0
     out[8] = a1 * w2 + a2 * w1
     out[9] = a2 * w2
+
+
+class ColumnSpace(NamedTuple):
+    """What the columns of a state are made of: made by :func:`column_space` in compiled code.
+
+    Attributes:
+        rotation, origin: (n, 3, 3), (n, 3) joint frames in their parents', at the joints' positions.
+        fields, slopes: (n + 1, n, 6) fields s_i and t_i of the joints before every link, in its frame; row 0 is the
+            base's.
+        motions, weights: (n + 1, 6), (n + 1, 3) velocities of the links and gravity, in their frames.
+    """
+
+    rotation: FloatArray
+    origin: FloatArray
+    fields: FloatArray
+    slopes: FloatArray
+    motions: FloatArray
+    weights: FloatArray
+
+
+@njit(cache=True)
+def column_space(kin: Kinematics, q: FloatArray) -> ColumnSpace:
+    """Space for the columns, with all joints placed at q (n,) rad."""
+    n = q.size
+    # One block of memory: with two the derivatives of columns took some hundredths longer.
+    space = np.empty((2, n + 1, n, 6))
+    work = ColumnSpace(
+        np.empty((n, 3, 3)), np.empty((n, 3)), space[0], space[1], np.empty((n + 1, 6)), np.empty((n + 1, 3))
+    )
+    for link in range(n):
+        place_joint(kin, link, q[link], work)
+    return work
+
+
+@njit(cache=True)
+def place_joint(kin: Kinematics, j: int, q: float, work: ColumnSpace) -> None:
+    """Put joint j at q rad or, if it slides, m."""
+    sliding = np.isfinite(kin.travel[j, 0])
+    joint_placement(kin.rotation[j], kin.translation[j], kin.axis[j], sliding, q, work.rotation[j], work.origin[j])
 
 
 @njit(cache=True)
@@ -67,20 +106,37 @@ def momentum_columns(
         momentum: (n, >= K) result, or None if it is not wanted: compiled without it.
         rate: (n, >= K) result, or None.
     """
+    columns_from(kin, gravity, qd, own, 0, True, column_space(kin, q), momentum, rate)
+
+
+@njit(cache=True)
+def columns_from(
+    kin: Kinematics,
+    gravity: FloatArray,
+    qd: FloatArray,
+    own: float,
+    first: int,
+    turned: bool,
+    work: ColumnSpace,
+    momentum: FloatArray | None,
+    rate: FloatArray | None,
+) -> None:
+    """The same, of joints placed in ``work``, for a state that differs from the last one from a joint on.
+
+    Args:
+        first: joint; the links before it are as they were when ``work`` was last filled, and their columns are left.
+        turned: whether positions differ, too; else ``work.fields`` are as they were.
+        work: in and out; without ``rate`` its slopes are left.
+    """
     axis, parent, motors = kin.axis, kin.parent, kin.motors
     n = axis.shape[0]
-    r, p = np.empty((3, 3)), np.empty(3)
-    # Of every link in its frame: fields of the joints before it, motion, gravity; row 0 is the base's. One block of
-    # memory: with two the derivatives of columns took some hundredths longer.
-    space = np.empty((2, n + 1, n, 6))
-    fields, slopes = space[0], space[1]
-    motions, weights = np.empty((n + 1, 6)), np.empty((n + 1, 3))
+    fields, slopes, motions, weights = work.fields, work.slopes, work.motions, work.weights
     motions[0] = 0.0
     for i in range(3):
         weights[0, i] = gravity[i]
-    for link in range(n):
+    for link in range(first, n):
         sliding = np.isfinite(kin.travel[link, 0])
-        joint_placement(kin.rotation[link], kin.translation[link], axis[link], sliding, q[link], r, p)
+        r, p = work.rotation[link], work.origin[link]
         before, here = parent[link] + 1, link + 1
         s, t, v, g, down = fields[here], slopes[here], motions[here], weights[here], weights[before]
         to_child(r, p, motions[before], v)
@@ -88,7 +144,8 @@ def momentum_columns(
             g[i] = r[0, i] * down[0] + r[1, i] * down[1] + r[2, i] * down[2]
         j = parent[link]
         while j >= 0:
-            to_child(r, p, fields[before, j], s[j])
+            if turned:
+                to_child(r, p, fields[before, j], s[j])
             if rate is not None:
                 to_child(r, p, slopes[before, j], t[j])
             j = parent[j]
@@ -124,3 +181,39 @@ def momentum_columns(
             j = parent[j]
         if momentum is not None:
             momentum[driven, c] = own * gear * (z[0] * v[3] + z[1] * v[4] + z[2] * v[5])
+
+
+@njit(cache=True)
+def inertia_columns(kin: Kinematics, own: float, k: int, work: ColumnSpace, out: FloatArray) -> None:
+    """Inertial columns of W_m for the unit velocity of joint k, of the fields in ``work``: v is s_k.
+
+    Args:
+        out: (n, >= K) result; where joint k has no part it is left.
+    """
+    parent, motors, fields = kin.parent, kin.motors, work.fields
+    n = parent.size
+    for link in range(k, n):
+        if not _moves(parent, k, link):
+            continue
+        s, columns, j = fields[link + 1], slice(PER_LINK * link, PER_LINK * (link + 1)), link
+        while j >= 0:
+            _product(s[j], s[k], out[j, columns])
+            j = parent[j]
+    for m in range(motors.joint.shape[0]):
+        driven, carrier, gear, z = motors.joint[m], motors.carrier[m], motors.gear[m], motors.axis[m]
+        s, c = fields[carrier + 1], PER_LINK * n + m
+        if driven == k:
+            j = carrier
+            while j >= 0:
+                out[j, c] = gear * (z[0] * s[j, 3] + z[1] * s[j, 4] + z[2] * s[j, 5])
+                j = parent[j]
+        if _moves(parent, k, carrier):
+            out[driven, c] = own * gear * (z[0] * s[k, 3] + z[1] * s[k, 4] + z[2] * s[k, 5])
+
+
+@njit(cache=True)
+def _moves(parent: IntArray, k: int, link: int) -> bool:
+    """Whether joint k moves a link."""
+    while link > k:
+        link = parent[link]
+    return link == k

@@ -15,16 +15,14 @@ from __future__ import annotations
 
 import numpy as np
 import pinocchio as pin
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import COULOMB, OFFSET, ROTOR, VISCOUS, ParameterLayout
 from safe_sysid.dynamics.protocol import add_further, as_parameters, coulomb_direction
 from safe_sysid.robot.frames import as_batch
 from safe_sysid.robot.model import Kinematics
 
 __all__ = ["PinocchioDynamics"]
-
-FloatArray = NDArray[np.float64]
 
 
 class PinocchioDynamics:

@@ -21,15 +21,13 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.model import Kinematics
 
 __all__ = ["Dynamics", "add_further", "as_parameters", "coulomb_direction"]
-
-FloatArray = NDArray[np.float64]
 
 
 class Dynamics(Protocol):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import COULOMB, OFFSET, PER_LINK, ROTOR, VISCOUS, ParameterLayout
 from safe_sysid.dynamics.momentum_columns import momentum_columns
 from safe_sysid.dynamics.newton_euler import newton_euler
@@ -25,8 +25,6 @@ from safe_sysid.robot.frames import as_batch, unpacked
 from safe_sysid.robot.model import Kinematics, PackedKinematics
 
 __all__ = ["RecursiveDynamics", "slotine_li_kernel"]
-
-FloatArray = NDArray[np.float64]
 
 
 @njit(cache=True)

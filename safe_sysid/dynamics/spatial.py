@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.robot.frames import joint_placement
 from safe_sysid.robot.model import Kinematics, Motors
 
@@ -22,8 +22,6 @@ __all__ = [
     "to_child",
     "workspace",
 ]
-
-FloatArray = NDArray[np.float64]
 
 
 class Workspace(NamedTuple):

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.bounds.consistency import CutSet
 from safe_sysid.identification.bounds.drift import checked_drift, enlarged
@@ -21,14 +21,13 @@ from safe_sysid.identification.equations.measurement_errors import MeasurementEr
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.identification.equations.stream import MomentumStream, default_windows
-from safe_sysid.identification.estimates import NominalEstimate
+from safe_sysid.identification.estimates.nominal import NominalEstimate
 from safe_sysid.identification.settings import METHODS
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
 
 __all__ = ["Identifier", "UpdateResult", "UpdateStatus"]
 
-FloatArray = NDArray[np.float64]
 #: An update that narrows no interval by this share is none; one by the second share was worth the programs: if it is
 #: less, the next update waits, twice as long each time, up to so many updates.
 _LEAST, _WORTH, _LONGEST_WAIT = 1e-3, 0.01, 16
@@ -91,6 +90,7 @@ class Identifier:
         payload_constraints: PayloadConstraints | None = None,
         tare_rows: MomentumRows | None = None,
         tare_drift: FloatArray | None = None,
+        thorough: bool = False,
     ) -> None:
         """Start with the prior.
 
@@ -103,6 +103,8 @@ class Identifier:
             tare_rows: equations of the empty arm (log = 1), of which ``theta_e`` is theta_h, as their log proves them.
             tare_drift: (3 n,) by how much Fc, Fv and beta may have changed since; None for not at all.
                 :meth:`~safe_sysid.identification.tare.tare.Tare.options` gives both.
+
+            thorough: spend what time it takes on every update: offline only.
 
         Raises:
             ParameterError: an unknown method; tare rows that are not marked as such; a drift of another shape or
@@ -121,7 +123,7 @@ class Identifier:
         self._model = model
         self._errors = MeasurementErrors.from_model(model) if errors is None else errors
         self._windows = default_windows(model, self._errors) if windows is None else windows
-        self._max_rows = max_rows
+        self._max_rows, self._thorough = max_rows, thorough
         self._start(ParameterBox(model.arm_prior.lower, model.arm_prior.upper, epoch, 0))
 
     def _start(self, prior: ParameterBox) -> None:
@@ -135,6 +137,7 @@ class Identifier:
             self._tare_rows,
             self._drift,
             unknowns=self._model.unknowns,
+            thorough=self._thorough,
         )
         self._estimate = NominalEstimate(self._polytope_box(prior), self._payload_constraints)
         if self._tare_rows is not None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.decimals import interval_text
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.payload_alone import payload_bounds
@@ -16,7 +17,6 @@ from safe_sysid.robot.parameters import com_and_inertia, frozen_array
 
 __all__ = ["PayloadShapes", "centre_of_mass_box", "inertia_ellipsoid", "payload_shapes"]
 
-FloatArray = NDArray[np.float64]
 
 #: Relative to the largest eigenvalue: what rounding may make of a covariance's eigenvalue that is zero.
 _FLAT = 1e-9

@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.identification.estimates.projected import body_margin, make_consistent
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import frozen_array, pseudo_inertia, pseudo_inertia_to_theta, transform_inertial
 
 __all__ = ["PayloadBounds", "payload_bounds"]
 
-FloatArray = NDArray[np.float64]
 
 #: Far more than the rounding of ten products and of the matrix that they are made with.
 _ROUNDING = 1e-12

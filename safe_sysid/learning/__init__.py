@@ -8,20 +8,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol, cast
 
-import numpy as np
-from numpy.typing import NDArray
-
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.extensions import RESIDUAL_MODELS, chosen
 from safe_sysid.robot.model import RobotModel
 
 __all__ = ["ResidualModel", "make_residual_model"]
 
-FloatArray = NDArray[np.float64]
-
 
 class ResidualModel(Protocol):
-    """What the rigid model leaves of the torque along a motion."""
+    """What the rigid model leaves of the torque along a motion.
+
+    One with an attribute ``in_tick`` that is true is evaluated in the controller's tick, the others in a process of
+    their own: it says that every evaluation takes the same few steps, whatever the motion and the file's numbers are.
+    """
 
     def predict(self, q: FloatArray, qd: FloatArray, qdd: FloatArray) -> tuple[FloatArray, float]:
         """Torque that drives must add to the rigid model's, and how far to trust that.

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError
 from safe_sysid.learning.gaussian_process import factor as factors
@@ -41,9 +41,9 @@ from safe_sysid.robot.model import RobotModel
 
 __all__ = ["LipResidual", "TorquePredictor", "hand_over"]
 
-FloatArray = NDArray[np.float64]
 
 _SURE, _AWAY = (0.995, 2.0)  # quantile of held-out deviations up to which all is trusted; times that: nothing is
+_IN_TICK = 3500, 420  # torques of all samples and of the subset that a controller's tick has time for
 _FACTOR = 5.0  # deviations that an error may be, at least: away from the samples hyperparameters err, too
 
 
@@ -79,7 +79,7 @@ class _Parts:
 class TorquePredictor:
     """Mean torque of a process at one motion, and a bound of its deviation; arrays are made once and overwritten."""
 
-    def __init__(self, process: TorqueProcess, subset: NDArray[np.int64]) -> None:
+    def __init__(self, process: TorqueProcess, subset: IntArray) -> None:
         """Prepare.
 
         Args:
@@ -193,6 +193,7 @@ class LipResidual:
 
     Attributes:
         bound: (n,) N m or N: on held-out samples no torque that was trusted at all was off by more.
+        in_tick: whether an evaluation is short enough for the controller's tick (:class:`..ResidualModel`).
     """
 
     def __init__(self, model: RobotModel, learned: LearnedModel, every: int = 10) -> None:
@@ -217,6 +218,8 @@ class LipResidual:
         self._width = self._hand_over.none - self._hand_over.all
         self._share, self._trust, self._torque = np.empty(model.n), 0.0, np.empty(model.n)
         self.bound = self._hand_over.bound
+        sizes = len(learned.process.x), len(self._hand_over.subset)
+        self.in_tick = all(size * model.n <= most for size, most in zip(sizes, _IN_TICK, strict=True))
 
     @classmethod
     def read(cls, model: RobotModel, path: Path) -> LipResidual:

@@ -6,17 +6,15 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.errors import ConfigError
 from safe_sysid.robot.files.yaml_file import read_yaml, validate
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.schema.fields import Name, StrictModel
 
 __all__ = ["TorqueRipple"]
-
-FloatArray = NDArray[np.float64]
 
 
 class _Harmonic(StrictModel):
@@ -34,7 +32,7 @@ class _File(StrictModel):
 class TorqueRipple:
     """A :class:`safe_sysid.learning.ResidualModel`: per joint a sum of harmonics of its position."""
 
-    def __init__(self, n: int, joint: NDArray[np.int64], period: FloatArray, cos: FloatArray, sin: FloatArray) -> None:
+    def __init__(self, n: int, joint: IntArray, period: FloatArray, cos: FloatArray, sin: FloatArray) -> None:
         """K harmonics of an arm with n joints.
 
         Args:

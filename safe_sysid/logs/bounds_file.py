@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import numpy as np
 import yaml
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.decimals import bracketed
 from safe_sysid.errors import ConfigError
@@ -25,7 +25,6 @@ from safe_sysid.whole_files import write_text
 
 __all__ = ["SCHEMA", "Bounds", "bounds_box", "bounds_of", "bounds_text", "read_bounds", "write_bounds"]
 
-FloatArray = NDArray[np.float64]
 SCHEMA = 2
 _HEAD = """# Bounds of the inertial parameters of the last link with hand and payload, in the frame of {joint}.
 # Inertia about its origin. `safe-sysid identify` wrote them; nodes load them as `bounds_file` (docs/use/identify.md).

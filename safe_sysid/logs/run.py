@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import lsq_linear
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.bounds.payload_constraints import PayloadConstraints
 from safe_sysid.identification.diagnosis.width_causes import WidthCauses
@@ -27,7 +27,6 @@ from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["LogRun", "Residuals", "UpdateRecord", "fit_log", "residuals", "run_log", "update_points", "with_best_fit"]
 
-FloatArray = NDArray[np.float64]
 _BATCH = 2000  # samples taken in at once
 _FIT_WINDOWS = 2000  # that do not overlap, spread over the log
 _UPDATES = 40  # at most, if the user does not say how often
@@ -77,7 +76,7 @@ class LogRun:
     causes: Mapping[str, float] = field(default_factory=dict)
 
 
-def update_points(stamps: FloatArray, update_s: float) -> NDArray[np.int64]:
+def update_points(stamps: FloatArray, update_s: float) -> IntArray:
     """Numbers of samples after which an update is due; the last is all of them.
 
     Args:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import yaml
-from numpy.typing import NDArray
 
 from safe_sysid.control.checks import why_not_rate
 from safe_sysid.control.design import design_gains
@@ -34,7 +33,6 @@ from safe_sysid.whole_files import write_text
 
 __all__ = ["NewArm", "write_configuration"]
 
-FloatArray = NDArray[np.float64]
 Say = Callable[[str], None]
 #: What is tried, in this order: share of the payload and how far plans go (rad); for each, rotor inertia over load.
 _TRIALS = ((1.0, 0.5), (0.75, 0.5), (0.5, 0.5), (0.35, 0.5), (0.25, 0.5), (0.5, 0.3), (0.25, 0.3), (0.1, 0.3))

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import yaml
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ConfigError, ModelError
 from safe_sysid.new_arm.arm_facts import ArmFacts
 from safe_sysid.new_arm.drives import RELATIVE, TRANSITION, DriveGuess, simulated_drives
@@ -26,7 +26,6 @@ from safe_sysid.robot.model import RobotModel
 
 __all__ = ["Draft", "check_name", "check_out", "short", "urdf_for"]
 
-FloatArray = NDArray[np.float64]
 #: Timing that gains are looked for with; a first guess for a 1 kHz interface, to be measured.
 _TIMING = {"period_s": 0.001, "hold_max_s": 0.00125, "delay_max_s": 0.0002}
 _UNKNOWN = 1e5  # rad/s^2, while no gains are known

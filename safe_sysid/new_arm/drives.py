@@ -16,13 +16,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.robot.model import RobotModel
 
 __all__ = ["RELATIVE", "TRANSITION", "DriveGuess", "drives_of", "simulated_drives", "unknown_drives"]
 
-FloatArray = NDArray[np.float64]
 #: Relative uncertainty of all parameters.
 RELATIVE = 0.05
 #: Below this speed Coulomb friction may be anything, rad/s or m/s.

@@ -7,8 +7,8 @@ the payload moves the joints little, nearby too. A proposal: that it can be held
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError
 from safe_sysid.new_arm.payload import GRIP, out_of_arm
@@ -19,7 +19,6 @@ from safe_sysid.robot.scenes.scene import Scene
 
 __all__ = ["inertia_matrices", "never_apart", "payload_capacity", "pose_range", "propose_home"]
 
-FloatArray = NDArray[np.float64]
 _POSES, _FINALISTS, _NEAR = 4000, 40, 16
 _NEVER = 0.02  # m
 _CLEAR = 0.015  # m, to itself

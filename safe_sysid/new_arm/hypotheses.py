@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains, TrackingAssumptions
 from safe_sysid.control.motion_hypotheses import MotionHypotheses
 from safe_sysid.control.power_loss import ClosedLoop
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.magnitudes import inertia_floor, inertia_share
 from safe_sysid.errors import ParameterError
@@ -25,7 +25,6 @@ from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["Excursion", "Hypotheses", "eigenvalue_bounds", "find_hypotheses", "load_inertia"]
 
-FloatArray = NDArray[np.float64]
 _SAMPLES = 96
 #: kg m^2 per N m of the torque limit, about what light drives have (Franka Panda, published identified values).
 _DRIVE = 0.007

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.robot.scenes.obstacles import box_corners
 
 __all__ = ["CENTRED", "GRIP", "PayloadGuess", "envelope_size", "out_of_arm", "prior_of"]
 
-FloatArray = NDArray[np.float64]
 #: Where a hand holds things: m out of the flange, along its z, or against it (:func:`out_of_arm`).
 GRIP = 0.14
 _HANDLE = 0.11  # m, length of what the hand closes around

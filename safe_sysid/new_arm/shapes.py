@@ -7,8 +7,8 @@ from pathlib import Path
 from xml.etree.ElementTree import Element
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ModelError
 from safe_sysid.robot.files.meshes import mesh_path, read_mesh
 from safe_sysid.robot.files.packages import is_package_uri, package_file
@@ -18,7 +18,6 @@ from safe_sysid.robot.shapes.covers import remembered_cover
 
 __all__ = ["FittedHull", "fit_meshes", "rounded_hull", "uncovered_links"]
 
-FloatArray = NDArray[np.float64]
 FittedHull = tuple[tuple[tuple[float, ...], ...], float]
 _GRID = 1e-4  # m; what a file says of a point
 

@@ -127,6 +127,20 @@ class PlannerNodeSettings(Section):
     )
 
 
+class _Forward(Section):
+    """Whom ``~/forward_payload`` tells what the hand holds."""
+
+    service: str = setting("service of the arm's driver", default="", unset="nobody is told")
+    type: str = setting("of that service, as ur_msgs/srv/SetPayload", default="", unset="needed with a service")
+    hand: Numbers = setting(
+        "mass of the hand and its centre x, y, z in the payload's frame, where the driver does not know it: is "
+        "added to the payload",
+        "kg, m",
+        default=(),
+        unset="nothing is added",
+    )
+
+
 class IdentifierNodeSettings(Section):
     """Identifier."""
 
@@ -147,6 +161,7 @@ class IdentifierNodeSettings(Section):
     temperature: float = setting(
         "of the arm, to judge a tare", "degC", "(-273.15, 1000]", default=math.nan, unset="not known"
     )
+    forward: _Forward = _Forward()
 
 
 class PlantNodeSettings(Section):

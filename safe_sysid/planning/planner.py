@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.tube import TrackingTube
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.certification.certificate import PlanCertificate, start_check, verify_plan
 from safe_sysid.planning.certification.verdicts import PlanVerdict, verdict_of
@@ -39,7 +40,6 @@ __all__ = [
     "verdict_of",
 ]
 
-FloatArray = NDArray[np.float64]
 Certifier = Callable[[Plan, ParameterBox], PlanVerdict]
 StartCheck = Callable[[FloatArray, ParameterBox], Sequence[str]]
 _UNLIMITED = 10**9
@@ -75,7 +75,7 @@ class Planner:
         self,
         model: RobotModel,
         scene: Scene,
-        gains: ControllerGains,
+        gains: TrackingTube,
         settings: PlannerSettings | None = None,
         options: PlannerOptions | None = None,
         seed: int = 0,

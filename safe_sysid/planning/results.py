@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.certification.certificate import PlanCertificate
 from safe_sysid.planning.costs import CostSpec
@@ -16,8 +16,6 @@ from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.trajectories.plan import Plan
 
 __all__ = ["Calibration", "PlanStatus", "PlannerOptions", "PlannerResult", "hand_over_state"]
-
-FloatArray = NDArray[np.float64]
 
 
 class PlanStatus(Enum):

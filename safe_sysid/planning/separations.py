@@ -13,15 +13,14 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import BoolArray, FloatArray
 from safe_sysid.robot.margin import Margin
 
 __all__ = ["Separation", "separations"]
 
-FloatArray = NDArray[np.float64]
 #: Which of poses (N, n) may be rested at, and all that speaks against each.
-RestTest = Callable[[FloatArray], tuple[NDArray[np.bool_], list[tuple[Margin, ...]]]]
+RestTest = Callable[[FloatArray], tuple[BoolArray, list[tuple[Margin, ...]]]]
 _SPACING = 0.1  # rad between angles that are looked at
 _FEW, _MORE = 10, (60, 330)  # poses drawn at every angle, then at one where none of these may be rested at
 _TURN = 2.0 * np.pi
@@ -77,7 +76,7 @@ def separations(
     goal: FloatArray,
     lower: FloatArray,
     upper: FloatArray,
-    turning: NDArray[np.bool_],
+    turning: BoolArray,
     seed: int,
 ) -> Generator[int, None, tuple[Separation, ...]]:
     """Yields how many poses were looked at, now and then; returns angles that part start from goal, one per joint.

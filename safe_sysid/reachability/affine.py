@@ -21,10 +21,9 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.intervals import TRIG_ERROR
 
 __all__ = [
@@ -40,7 +39,6 @@ __all__ = [
     "sub",
 ]
 
-FloatArray = NDArray[np.float64]
 _EPS = 2.0**-52
 #: Covers underflow, in squares below a root too.
 _TINY = 1e-150

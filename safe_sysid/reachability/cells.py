@@ -16,15 +16,15 @@ from math import factorial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import PlanError
 from safe_sysid.trajectories.extrema import knot_slack
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
-__all__ = ["TimeCells", "TrackingSet", "affine_motion", "cells_between", "time_cells"]
+__all__ = ["ErrorBox", "TimeCells", "TrackingSet", "affine_motion", "cells_between", "time_cells"]
 
-FloatArray = NDArray[np.float64]
 _EPS = 2.0**-52
 _UP = 1.0 + 8 * _EPS
 
@@ -71,6 +71,22 @@ class TrackingSet:
         by_e = 1.0 + float(np.linalg.norm(dq / self.e)) * (1.0 + 1e-14)
         by_r = 1.0 + float(np.linalg.norm((dv + self.k_r * dq) / self.r)) * (1.0 + 1e-14)
         return TrackingSet(self.e * by_e * _UP, self.r * by_r * _UP, self.k_r)
+
+
+@dataclass(frozen=True)
+class ErrorBox:
+    r"""Tracking errors of which only bounds are known, at every instant: ``|e_j|``, ``|de_j|``, ``|dde_j|``.
+
+    No law connects them: ``q = q_d - e``, ``qd = qd_d - de``, ``qdd = qdd_d - dde`` with independent errors, and
+    ``qd_a = qd``, ``qdd_a = qdd``: ``W_s(q, qd, qd, qdd) theta`` is then the torque that moves the arm.
+
+    Attributes:
+        e, de, dde: (n,) rad, rad/s, rad/s^2.
+    """
+
+    e: FloatArray
+    de: FloatArray
+    dde: FloatArray
 
 
 @dataclass(frozen=True)
@@ -172,10 +188,12 @@ def _shift(c: FloatArray, x: FloatArray) -> FloatArray:
     return out
 
 
-def affine_motion(cells: TimeCells, tracking: TrackingSet, with_r: bool = True) -> tuple[FloatArray, ...]:
+def affine_motion(cells: TimeCells, tracking: TrackingSet | ErrorBox, with_r: bool = True) -> tuple[FloatArray, ...]:
     """Affine forms of ``q, qd, qd_a, qdd_a``, each (M, n, K + 2), K = 1 + 2 n; or of q alone with K = 1 + n.
 
-    Coefficients such as ``K_r e_bound`` are rounded once or twice: that goes to the remainder.
+    Coefficients such as ``K_r e_bound`` are rounded once or twice: that goes to the remainder. Errors of an
+    :class:`ErrorBox` are in the remainder as a whole: it is private to each joint and to each form, so qd and qd_a are
+    two velocities of the same range, among them all equal ones.
     """
     n = len(tracking.e)
     symbols = 1 + (2 * n if with_r else n)
@@ -186,6 +204,10 @@ def affine_motion(cells: TimeCells, tracking: TrackingSet, with_r: bool = True) 
         order = {"q": 0, "qd": 1, "qd_a": 1, "qdd_a": 2}[name]
         desired = cells.forms[:, order]
         form[..., 0], form[..., 1], form[..., -1] = desired[..., 0], desired[..., 1], desired[..., 2]
+        if isinstance(tracking, ErrorBox):
+            form[..., -1] = (form[..., -1] + (tracking.e, tracking.de, tracking.dde)[order]) * _UP
+            out.append(form)
+            continue
         by_e = {
             "q": -tracking.e,
             "qd": tracking.k_r * tracking.e,

@@ -16,10 +16,10 @@ from typing import Any
 
 import coal
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import BoolArray, FloatArray, IntArray
 from safe_sysid.errors import PlanError
-from safe_sysid.reachability.cells import TimeCells, TrackingSet
+from safe_sysid.reachability.cells import ErrorBox, TimeCells, TrackingSet
 from safe_sysid.reachability.pose import relative_poses
 from safe_sysid.reachability.separation import cull_kernel, separation_kernel
 from safe_sysid.robot.model import Body, RobotModel
@@ -28,8 +28,6 @@ from safe_sysid.robot.scenes.scene import Scene
 
 __all__ = ["NEAR", "Clearance", "clearance_pairs", "coal_core", "enclose_clearance", "verified_bounds"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 #: Below this distance a pair gets coal's direction; above it the bound of the spheres is good enough, m.
 NEAR = 0.10
 #: coal is asked in every so many cells of a near pair; 8 of 128 cells of 3 s are 0.19 s.
@@ -53,7 +51,7 @@ class Clearance:
 
     bounds: FloatArray
     pairs: tuple[tuple[str, str], ...]
-    is_self: NDArray[np.bool_]
+    is_self: BoolArray
     directions: FloatArray
 
 
@@ -81,7 +79,7 @@ def enclose_clearance(
     model: RobotModel,
     scene: Scene,
     cells: TimeCells,
-    tracking: TrackingSet,
+    tracking: TrackingSet | ErrorBox,
     near: float = NEAR,
     directions: FloatArray | None = None,
     threads: int = 1,
@@ -117,7 +115,11 @@ def enclose_clearance(
 
 
 def verified_bounds(
-    model: RobotModel, shapes: list[Body], pairs: list[tuple[int, int]], cells: TimeCells, tracking: TrackingSet
+    model: RobotModel,
+    shapes: list[Body],
+    pairs: list[tuple[int, int]],
+    cells: TimeCells,
+    tracking: TrackingSet | ErrorBox,
 ) -> FloatArray:
     """Lower bounds (M, P) of the distances of some pairs, m, over cells.
 
@@ -139,7 +141,7 @@ class _Work:
         shapes: list[Body],
         pairs: list[tuple[int, int]],
         cells: TimeCells,
-        tracking: TrackingSet,
+        tracking: TrackingSet | ErrorBox,
         near: float,
         pool: ThreadPoolExecutor | None,
         threads: int,
@@ -249,7 +251,7 @@ def _part_of(cells: TimeCells, part: slice) -> TimeCells:
     return TimeCells(cells.grid[part.start : part.stop + 1], cells.forms[part])
 
 
-def _keys(close: NDArray[np.bool_], meets: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _keys(close: BoolArray, meets: BoolArray) -> BoolArray:
     """Of each run of close cells (M, P) that meet (M,): its first, its last, and every few between."""
     count = len(close)
     outside = np.zeros((1, close.shape[1]), dtype=bool)
@@ -260,7 +262,7 @@ def _keys(close: NDArray[np.bool_], meets: NDArray[np.bool_]) -> NDArray[np.bool
     return close & (starts | ends | ((rows - began) % _STRIDE == 0))
 
 
-def _neighbours(keys: NDArray[np.bool_]) -> tuple[IntArray, IntArray]:
+def _neighbours(keys: BoolArray) -> tuple[IntArray, IntArray]:
     """For each cell and pair the last key at or before, and the next at or after it (M, P)."""
     rows, last = np.arange(len(keys))[:, None], len(keys) - 1
     before = np.maximum.accumulate(np.where(keys, rows, 0), axis=0)
@@ -308,8 +310,8 @@ def coal_core(body: Body) -> tuple[Any, FloatArray, FloatArray, float]:
 
 def _propose(
     shapes: dict[int, tuple[Any, FloatArray, FloatArray, float]],
-    a: NDArray[np.int64],
-    b: NDArray[np.int64],
+    a: IntArray,
+    b: IntArray,
     rotations: FloatArray,
     origins: FloatArray,
 ) -> FloatArray:

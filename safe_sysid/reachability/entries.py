@@ -14,15 +14,13 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.reachability.affine import quadratic_range
 
 __all__ = ["inner", "norm_and_size"]
 
-FloatArray = NDArray[np.float64]
 _EPS = 2.0**-52
 _TINY = 1e-150
 _UP = 1.0 + 32.0 * _EPS

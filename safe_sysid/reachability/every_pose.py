@@ -17,8 +17,8 @@ from functools import lru_cache
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.reachability.cells import TrackingSet, cells_between
 from safe_sysid.reachability.clearance import NEAR, clearance_pairs, verified_bounds
 from safe_sysid.robot.model import Body, Kinematics, RobotModel
@@ -27,7 +27,6 @@ from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["bounds_at_every_pose", "joint_between", "settled_pairs"]
 
-FloatArray = NDArray[np.float64]
 _MISS = 1e-9  # m from an axis, at most
 _CELLS, _ROUNDS = 48, 24  # of a turn; how often the nearest ones are halved
 _WORTH = 5e-4  # m above the smallest bound: cells up to there are halved

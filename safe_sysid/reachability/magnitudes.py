@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 from numba import njit
-from numpy.typing import NDArray
+
+from safe_sysid.core.arrays import FloatArray
 
 __all__ = ["add_magnitude", "add_quadratic", "ball_eigenvalue", "quadratic_bound"]
 
-FloatArray = NDArray[np.float64]
 _EPS = 2.0**-52
 _TINY = 1e-150
 

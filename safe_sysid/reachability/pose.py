@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.reachability.affine import add, put
-from safe_sysid.reachability.cells import TimeCells, TrackingSet, affine_motion
+from safe_sysid.reachability.cells import ErrorBox, TimeCells, TrackingSet, affine_motion
 from safe_sysid.reachability.rotations import fill_rotation, rotate, rotation_parts, to_ball, vector_project
 from safe_sysid.reachability.torque import form_ranges
 from safe_sysid.robot.model import Kinematics
 
 __all__ = ["point_ranges", "relative_poses"]
-
-FloatArray = NDArray[np.float64]
 
 
 @njit(cache=True, nogil=True)
@@ -59,7 +57,9 @@ def _pose_kernel(
                         rotate(inv[b], stretch, r[i], n, r_next[i])
 
 
-def relative_poses(kin: Kinematics, cells: TimeCells, tracking: TrackingSet) -> tuple[FloatArray, FloatArray]:
+def relative_poses(
+    kin: Kinematics, cells: TimeCells, tracking: TrackingSet | ErrorBox
+) -> tuple[FloatArray, FloatArray]:
     """Enclose the pose of every frame in every frame before it.
 
     Returns:

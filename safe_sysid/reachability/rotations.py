@@ -13,8 +13,8 @@ import math
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ModelError
 from safe_sysid.reachability.affine import add_constant, add_scaled, dot, put, sin_cos
 from safe_sysid.robot.model import Kinematics
@@ -29,7 +29,6 @@ __all__ = [
     "vector_project",
 ]
 
-FloatArray = NDArray[np.float64]
 _EPS = 2.0**-52
 _TINY = 1e-150
 #: Room for the rounding of a few operations on a positive number.

@@ -14,15 +14,13 @@ import math
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.reachability.affine import add, add_scaled, affine_range, reach
 from safe_sysid.reachability.rotations import vector_add_scaled, vector_project
 
 __all__ = ["cull_kernel", "separation_kernel"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 _EPS = 2.0**-52
 _TINY = 1e-150
 

@@ -12,18 +12,16 @@ from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.errors import PlanError
-from safe_sysid.reachability.cells import TimeCells, TrackingSet, affine_motion
+from safe_sysid.reachability.cells import ErrorBox, TimeCells, TrackingSet, affine_motion
 from safe_sysid.reachability.rotations import rotation_parts
 from safe_sysid.reachability.turns import apply_matrix, joint_matrix, small_turn
 from safe_sysid.robot.model import RobotModel
 
 __all__ = ["SweptVolume", "swept_boxes"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 _EPS = 2.0**-52
 _TINY = 1e-150
 
@@ -116,7 +114,7 @@ def _kernel(
 
 
 @np.errstate(invalid="ignore", over="ignore")  # what breaks down becomes NaN, and bounds nothing
-def swept_boxes(model: RobotModel, cells: TimeCells, tracking: TrackingSet, group: int = 8) -> SweptVolume:
+def swept_boxes(model: RobotModel, cells: TimeCells, tracking: TrackingSet | ErrorBox, group: int = 8) -> SweptVolume:
     """Boxes that hold every body at every instant of a group of cells, for every true tracking error in the set.
 
     Args:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ParameterError
-from safe_sysid.reachability.cells import TimeCells, TrackingSet, affine_motion
+from safe_sysid.reachability.cells import ErrorBox, TimeCells, TrackingSet, affine_motion
 from safe_sysid.reachability.rotations import rotation_parts
 from safe_sysid.reachability.torque_kernel import EnclosedArm, EnclosedLaw, EnclosedMotion, TorqueForms, torque_kernel
 from safe_sysid.robot.model import Kinematics, Motors
@@ -23,7 +23,6 @@ from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["TorqueEnclosure", "TorqueTask", "enclose_torque", "form_ranges", "uncertainty_measure"]
 
-FloatArray = NDArray[np.float64]
 _EPS = 2.0**-52
 _UP = 1.0 + 8 * _EPS
 #: The controller evaluates the law in floats: a few hundred roundings deep, of terms that may cancel to a thousandth.
@@ -71,7 +70,7 @@ class TorqueTask:
         kin: Kinematics,
         box: ParameterBox,
         cells: TimeCells,
-        tracking: TrackingSet,
+        tracking: TrackingSet | ErrorBox,
         damping: FloatArray,
         inertia_lower: FloatArray,
         friction_transition: float,
@@ -111,9 +110,12 @@ class TorqueTask:
             _own_symbols(qd, n),
             _own_symbols(qd_a, n),
             _own_symbols(qdd_a, n),
-            _sign_range(rates, friction_transition),
+            _true_sign_range(rates, friction_transition)
+            if isinstance(tracking, ErrorBox)
+            else _sign_range(rates, friction_transition),
         )
-        self.law = EnclosedLaw(np.array(box.mid), np.array(box.rad), damping, np.array(tracking.r))
+        r_bound = np.zeros(n) if isinstance(tracking, ErrorBox) else np.array(tracking.r)
+        self.law = EnclosedLaw(np.array(box.mid), np.array(box.rad), damping, r_bound)
         self.weights = _UP / inertia
         self.forms = TorqueForms(
             np.empty((count, n, size)),
@@ -144,7 +146,7 @@ def enclose_torque(
     kin: Kinematics,
     box: ParameterBox,
     cells: TimeCells,
-    tracking: TrackingSet,
+    tracking: TrackingSet | ErrorBox,
     damping: FloatArray,
     inertia_lower: FloatArray,
     friction_transition: float,
@@ -155,7 +157,8 @@ def enclose_torque(
 
     Args:
         box: (14 n) parameters.
-        tracking: bounds of the *measured* tracking errors (:meth:`TrackingSet.enlarged`).
+        tracking: bounds of the *measured* tracking errors (:meth:`TrackingSet.enlarged`); of an :class:`ErrorBox` the
+            true ones, and what is enclosed is then the torque that moves the arm (damping and lead zero).
         damping: (n,) K_d, N m s / rad.
         inertia_lower: (n,) positive lower bounds of the inertia's weights in the measure, kg m^2.
         friction_transition: velocity below which Coulomb's sign is a ramp, rad/s.
@@ -202,6 +205,13 @@ def _sign_range(rates: FloatArray, transition: float) -> FloatArray:
         )
         return np.clip(widened, -1.0, 1.0)
     return np.sign(rates)
+
+
+def _true_sign_range(rates: FloatArray, transition: float) -> FloatArray:
+    """Range of the true friction's s(v) over velocity ranges (..., 2): anything in [-1, 1] below the transition."""
+    certain = np.stack([rates[..., 0] >= transition, rates[..., 1] <= -transition], axis=-1)
+    certain &= np.stack([rates[..., 0] > 0.0, rates[..., 1] < 0.0], axis=-1)
+    return np.where(certain, np.array([1.0, -1.0]), np.array([-1.0, 1.0]))
 
 
 def _own_symbols(forms: FloatArray, n: int) -> FloatArray:

@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import COULOMB, OFFSET, PER_LINK, ROTOR, VISCOUS
 from safe_sysid.reachability.affine import add_scaled, put, reach
 from safe_sysid.reachability.entries import inner, norm_and_size
@@ -32,7 +32,6 @@ from safe_sysid.robot.model import Motors
 
 __all__ = ["EnclosedArm", "EnclosedLaw", "EnclosedMotion", "TorqueForms", "torque_kernel"]
 
-FloatArray = NDArray[np.float64]
 _EPS = 2.0**-52
 _TINY = 1e-150
 

@@ -21,13 +21,12 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 from numba import njit
-from numpy.typing import NDArray
+
+from safe_sysid.core.arrays import FloatArray
 
 __all__ = ["apply_matrix", "joint_matrix", "rank_two_norm", "small_turn"]
 
-FloatArray = NDArray[np.float64]
 _EPS = 2.0**-52
 _TINY = 1e-150
 _UP = 1.0 + 16.0 * _EPS

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.report.drawing.chart import two_curves
 from safe_sysid.report.drawing.page import render_page
 
 __all__ = ["hybrid_html", "learned_html"]
 
-FloatArray = NDArray[np.float64]
 
 _HEAD = """{% from "blocks.html" import rows, lines %}
 <h1>Learned torques of {{ r.robot }}</h1>

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, PlainValidator, model_validator
 
 from safe_sysid.control.settings import ControllerSettings
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.identification.settings import IdentificationSettings, TareSettings
 from safe_sysid.planning.settings import PlannerSettings
 from safe_sysid.robot.files.yaml_file import merge, read_yaml, validate
@@ -75,6 +75,41 @@ def _check_ratios(value: Any) -> Any:
     return lower, upper
 
 
+def _check_range(value: Any) -> Any:
+    if value is None:
+        return None
+    lower, upper = numbers(2)(value)
+    if not lower <= upper:
+        raise problem("[lower, upper] with lower <= upper")
+    return lower, upper
+
+
+#: An interval, or null.
+Range = Annotated[tuple[float, float] | None, PlainValidator(_check_range), Kind("range")]
+
+
+class ProvedSettings(Section):
+    """Intervals that take the place of `uncertainty`, as `identify-arm` proves them; null: what `uncertainty` says."""
+
+    coulomb: Range = setting("of Coulomb friction", "N m or N", default=None)
+    viscous: Range = setting("of viscous friction", "N m s/rad or N s/m", default=None)
+    rotor_inertia: Range = setting("of the rotor's inertia", "kg m^2 or kg", default=None)
+    offset: Range = setting("of the offset", "N m or N", default=None)
+    link_lower: Vector10 | None = setting(
+        "of the link behind the joint, in the joint's frame: m, m cx, m cy, m cz, Ixx, Ixy, Iyy, Ixz, Iyz, Izz",
+        "kg, kg m, kg m^2",
+        default=None,
+    )
+    link_upper: Vector10 | None = setting("likewise", "kg, kg m, kg m^2", default=None)
+
+    @model_validator(mode="after")
+    def _link_is_whole(self) -> ProvedSettings:
+        lower, upper = self.link_lower, self.link_upper
+        if (lower is None) != (upper is None) or any(a > b for a, b in zip(lower or (), upper or (), strict=True)):
+            raise problem("link_lower <= link_upper, both or neither", below=("link_upper",), value=upper)
+        return self
+
+
 class JointSettings(Section):
     """One joint: limits and friction; sliding joints in m and N instead of rad and N m."""
 
@@ -120,6 +155,15 @@ class JointSettings(Section):
         "[0, 0.2]",
         default=0.0,
     )
+    proved: ProvedSettings = ProvedSettings()
+
+    @model_validator(mode="after")
+    def _proved_holds_nominal(self) -> JointSettings:
+        for name in ("coulomb", "viscous", "rotor_inertia", "offset"):
+            interval = getattr(self.proved, name)
+            if interval is not None and not interval[0] <= getattr(self, name) <= interval[1]:
+                raise problem(f"an interval that holds {name}", below=("proved", name), value=interval)
+        return self
 
     @model_validator(mode="after")
     def _motor_is_whole(self) -> JointSettings:
@@ -310,10 +354,10 @@ class MeasurementSettings(Section):
     gravity_angle: float = setting("gravity may be turned by this much", "rad", "[0, inf)", default=0.0)
     gravity_relative: float = setting("and be stronger or weaker by this fraction", range="[0, inf)", default=0.0)
     effort: str = setting(
-        "held: the torque in force since the last sample; sampled: an instant of a smooth torque, with "
-        "its bound torque_rate",
+        "held: the torque in force since the last sample; mean: its mean since then, however it changes; sampled: an "
+        "instant of a smooth torque, with its bound torque_rate",
         default="held",
-        choices=("held", "sampled"),
+        choices=("held", "mean", "sampled"),
     )
     torque_rate: PerJointNumbers | None = setting(
         "bound on the rate of a sampled torque; needed then, meaningless else", "N m/s or N/s", "(0, inf)", default=None
@@ -328,7 +372,12 @@ class MeasurementSettings(Section):
         "older measurements count as stale; above timing.hold_max_s", "s", "(0, 1]", default=0.02
     )
 
-    def torque_error(self, n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    @property
+    def knows_means_only(self) -> bool:
+        """Whether efforts are means over steps, which say nothing of parts of them."""
+        return self.effort == "mean" or (self.effort == "held" and self.torque_source == "link")
+
+    def torque_error(self, n: int) -> tuple[FloatArray, FloatArray]:
         """How far measured torques of n joints may be off: (n,) whatever they are, N m or N, and (n,) as a share."""
         absolute = per_joint(self.torque_abs, n) + per_joint(self.torque_drift, n)
         return absolute + np.abs(per_joint(self.torque_bias, n)), per_joint(self.torque_rel, n)
@@ -339,14 +388,17 @@ class MeasurementSettings(Section):
             raise problem("a bound in N m/s, as effort is `sampled`", below=("torque_rate",), value=None)
         for name in ("torque_rate", "jerk"):
             value = getattr(self, name)
-            if self.effort == "held" and value is not None:
+            if self.effort != "sampled" and value is not None:
                 raise problem(
-                    "none, as effort is `held`: a held torque jumps; or `effort: sampled`", below=(name,), value=value
+                    f"none, as effort is `{self.effort}`: its torque may jump; or `effort: sampled`",
+                    below=(name,),
+                    value=value,
                 )
         for name in ("torque_delay_s", "torque_jitter_s"):
-            if self.torque_source == "link" and self.effort == "held" and getattr(self, name) > 0.0:
+            if self.knows_means_only and getattr(self, name) > 0.0:
                 raise problem(
-                    "0 for the mean of a link-side torque, which says nothing of parts of a step; or `effort: sampled`",
+                    "0 for a mean torque, as a link-side one is, which says nothing of parts of a step; or "
+                    "`effort: sampled`",
                     below=(name,),
                     value=getattr(self, name),
                 )
@@ -488,12 +540,25 @@ class Settings(Section):
         return self
 
     @model_validator(mode="after")
+    def _torque_between_samples_is_known(self) -> Settings:
+        if self.controller.interface == "trajectory" and self.measurement.effort == "held":
+            raise problem(
+                "`mean` (effort is the mean torque since the last sample) or `sampled` with torque_rate: a servo of "
+                "its own changes its torque between samples, and without either nothing bounds it there",
+                below=("measurement", "effort"),
+                value=self.measurement.effort,
+            )
+        return self
+
+    @model_validator(mode="after")
     def _one_entry_per_joint(self) -> Settings:
         n = len(self.joints)
         values: dict[tuple[str, ...], object] = {("home",): self.home}
         for section in ("measurement", "actuator", "identification", "controller", "planner"):
             for key, value in getattr(self, section):
                 values[section, key] = value
+        for key, value in self.controller.tube or ():
+            values["controller", "tube", key] = value
         for name, law in self.controller.laws:
             for key, value in law:
                 values["controller", "laws", name, key] = value
@@ -511,7 +576,7 @@ class Settings(Section):
 KEYS: Final = Keys.of(Settings)
 
 
-def per_joint(value: PerJoint, n: int) -> NDArray[np.float64]:
+def per_joint(value: PerJoint, n: int) -> FloatArray:
     """A setting that is one number for all joints or one per joint, as an array (n,)."""
     return np.array(np.broadcast_to(np.asarray(value, float), (n,)))
 

@@ -10,9 +10,9 @@ from enum import Enum
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ConfigError
 from safe_sysid.robot.config import KEYS, Settings
 from safe_sysid.robot.files.yaml_file import flow_text
@@ -122,7 +122,7 @@ def unit_of(parameter: Parameter, key: str, model: RobotModel) -> str:
     return parameter.unit_for(of_one or model.sliding)
 
 
-def with_units(key: str, value: NDArray[np.float64], model: RobotModel) -> str:
+def with_units(key: str, value: FloatArray, model: RobotModel) -> str:
     """Numbers as text, each as exact as it is, with the unit that this arm has them in.
 
     Args:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.model import Kinematics, Motors, PackedKinematics
 
 __all__ = ["as_batch", "forward_kinematics", "joint_placement", "unpacked"]
-
-FloatArray = NDArray[np.float64]
 
 
 @njit(cache=True, inline="always")
@@ -63,7 +61,7 @@ def joint_placement(
 
 @njit(cache=True)
 def kinematics_kernel(
-    parent: NDArray[np.int64],
+    parent: IntArray,
     rotation: FloatArray,
     translation: FloatArray,
     axis: FloatArray,

@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import BoolArray, FloatArray, IntArray
 from safe_sysid.errors import ModelError
 from safe_sysid.robot.parameters import frozen_array
 
 __all__ = ["NO_MOTORS", "Kinematics", "Motors", "PackedKinematics", "frozen_motors", "read_only"]
-
-FloatArray = NDArray[np.float64]
 
 
 class Motors(NamedTuple):
@@ -29,8 +28,8 @@ class Motors(NamedTuple):
         axis: (M, 3) unit axis of the rotor in the carrier's joint frame.
     """
 
-    joint: NDArray[np.int64]
-    carrier: NDArray[np.int64]
+    joint: IntArray
+    carrier: IntArray
     gear: FloatArray
     axis: FloatArray
 
@@ -47,8 +46,8 @@ NO_MOTORS = Motors(*map(read_only, (np.zeros(0, np.int64), np.zeros(0, np.int64)
 
 
 #: The fields of :class:`Motors` and :class:`Kinematics`, in their order.
-PackedMotors = tuple[NDArray[np.int64], NDArray[np.int64], FloatArray, FloatArray]
-PackedKinematics = tuple[NDArray[np.int64], FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, PackedMotors]
+PackedMotors = tuple[IntArray, IntArray, FloatArray, FloatArray]
+PackedKinematics = tuple[IntArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, PackedMotors]
 
 
 class Kinematics(NamedTuple):
@@ -65,7 +64,7 @@ class Kinematics(NamedTuple):
         motors: rotors whose gear reaction is declared and not zero.
     """
 
-    parent: NDArray[np.int64]
+    parent: IntArray
     rotation: FloatArray
     translation: FloatArray
     axis: FloatArray
@@ -119,7 +118,7 @@ class Kinematics(NamedTuple):
         return (*self[:-1], tuple(self.motors))  # type: ignore[return-value]
 
     @property
-    def sliding(self) -> NDArray[np.bool_]:
+    def sliding(self) -> BoolArray:
         """(n,) prismatic joints: their positions are in m, their efforts in N."""
         return np.isfinite(self.travel[:, 0])
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from safe_sysid.resources import share_directory
 from safe_sysid.robot.config import JointSettings, Settings, load_settings, per_joint
 from safe_sysid.robot.files.packages import is_package_uri, package_file
 from safe_sysid.robot.files.urdf import UrdfChain, UrdfJoint, read_urdf
+from safe_sysid.robot.files.yaml_file import validate
 from safe_sysid.robot.model import MAX_JOINTS, JointLimits, Kinematics, Motors, RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scenes.scene import config_path
@@ -22,7 +25,7 @@ from safe_sysid.robot.shapes.geometry import build_bodies
 from safe_sysid.robot.shapes.pairs import allowed_pairs
 from safe_sysid.robot.unknowns import Unknowns
 
-__all__ = ["find_urdf", "load_robot"]
+__all__ = ["find_urdf", "load_robot", "with_declared"]
 
 FloatArray = NDArray[np.float64]
 #: How far beyond its position limits a prismatic joint may be for bounds over all configurations, as a share of them:
@@ -46,6 +49,23 @@ def load_robot(name_or_path: str | Path, **overrides: Any) -> RobotModel:
     settings = load_settings(path, overrides)
     chain = read_urdf(find_urdf(path, settings), settings.locked, str(path), settings.base_link, settings.tip_link)
     return _build(str(path), settings, chain)
+
+
+def with_declared(model: RobotModel, values: Mapping[str, Any]) -> RobotModel:
+    """The same arm with other declared errors, without reading its files again.
+
+    Args:
+        values: of keys ``measurement.KEY`` and ``identification.KEY``, on which nothing else of a model depends.
+
+    Raises:
+        ConfigError: a value out of range.
+    """
+    changed = {}
+    for name in ("measurement", "identification"):
+        section = getattr(model.settings, name)
+        own = {key.partition(".")[2]: value for key, value in values.items() if key.startswith(f"{name}.")}
+        changed[name] = validate(f"{model.name}: {name}", section.model_dump() | own, type(section))
+    return replace(model, settings=model.settings.model_copy(update=changed))
 
 
 def find_urdf(config: Path, settings: Settings) -> Path:
@@ -90,7 +110,7 @@ def _build(file: str, settings: Settings, chain: UrdfChain) -> RobotModel:
     motors, gears = _motors(file, model, joints, chain, kinematics)
     exact = gears[:, 0] == gears[:, 1]
     kinematics = kinematics._replace(motors=Motors(*(x[exact] for x in motors)))
-    prior = _arm_prior(theta, settings)
+    prior = _arm_prior(theta, settings, joints)
     held = settings.payload.link
     return RobotModel(
         name=settings.name,
@@ -329,10 +349,11 @@ def _up(values: FloatArray) -> FloatArray:
     return np.where(values == 0.0, 0.0, np.nextafter(values, np.inf))
 
 
-def _arm_prior(theta: FloatArray, settings: Settings) -> ParameterBox:
+def _arm_prior(theta: FloatArray, settings: Settings, joints: Sequence[JointSettings]) -> ParameterBox:
     """Relative part plus floor around every entry; theta_e is the payload prior.
 
-    Mass, Coulomb and viscous friction and rotor inertia do not go below zero.
+    Mass, Coulomb and viscous friction and rotor inertia do not go below zero. What is proved takes its place: of links
+    all or, where the declared entries are narrower in the mean, none, for what is proved of one rests on the others.
     """
     uncertainty = settings.uncertainty
     layout = ParameterLayout.of_size(theta.size)
@@ -344,6 +365,16 @@ def _arm_prior(theta: FloatArray, settings: Settings) -> ParameterBox:
     radius = _up(_up(uncertainty.relative * np.abs(theta)) + floors)
     lower, upper = -_up(radius - theta), _up(theta + radius)
     lower[layout.never_negative] = np.maximum(lower[layout.never_negative], 0.0)
-    payload = layout.payload
+    for j, proved in enumerate(joint.proved for joint in joints):
+        for k, key in enumerate(("coulomb", "viscous", "rotor_inertia", "offset")):
+            at = layout.joint_terms.start + k * layout.n + j
+            lower[at], upper[at] = getattr(proved, key) or (lower[at], upper[at])
+    payload, links = layout.payload, slice(0, layout.payload.start)
+    sides = [(joint.proved.link_lower, joint.proved.link_upper) for joint in joints[:-1]]
+    if sides and all(low is not None for low, _ in sides):
+        proved_lower, proved_upper = (np.concatenate([side[k] for side in sides]).astype(float) for k in (0, 1))
+        share = (proved_upper - proved_lower) / np.maximum(upper - lower, 1e-300)[links]
+        if np.mean(share[upper[links] > lower[links]]) < 1.0:
+            lower[links], upper[links] = proved_lower, proved_upper
     lower[payload], upper[payload] = settings.payload.prior_lower, settings.payload.prior_upper
     return ParameterBox(lower, upper)

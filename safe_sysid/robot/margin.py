@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.decimals import at_least
 from safe_sysid.schema.fields import StrictModel
 
 __all__ = ["UNITS", "Margin", "MarginRecord", "margin_records"]
 
-FloatArray = NDArray[np.float64]
 #: Families of limits, with the unit of their margins.
 UNITS = {
     "position": "rad",

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import BoolArray, FloatArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ConfigError, ModelError
 from safe_sysid.robot.config import per_joint
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["NO_MOTORS", "Body", "JointLimits", "Kinematics", "Motors", "PackedKinematics", "RobotModel", "read_only"]
 
-FloatArray = NDArray[np.float64]
 MAX_JOINTS = 9
 
 
@@ -96,7 +95,7 @@ class RobotModel:
     joint_names: tuple[str, ...]
     kinematics: Kinematics
     limits: JointLimits
-    continuous: NDArray[np.bool_]
+    continuous: BoolArray
     theta_nominal: FloatArray
     arm_prior: ParameterBox
     friction_transition_velocity: float
@@ -177,7 +176,7 @@ class RobotModel:
         return np.where(self.continuous, gap - 2.0 * np.pi * np.round(gap / (2.0 * np.pi)), gap)
 
     @property
-    def sliding(self) -> NDArray[np.bool_]:
+    def sliding(self) -> BoolArray:
         """(n,) prismatic joints."""
         return self.kinematics.sliding
 
@@ -238,6 +237,16 @@ class RobotModel:
                 "replay); with measured friction and rotor inertia: safe-sysid config init --drives FILE; for a "
                 "simulation of drives that no arm has: config init --simulated-drives",
             )
+
+    @property
+    def drive_note(self) -> str:
+        """What every output about this arm says of its drives; empty where they are declared."""
+        return {
+            "simulated": f"drives of {self.name} are simulated: friction and rotor inertia were chosen for a simulation"
+            ", nothing here is proved of a real arm",
+            "unknown": f"drives of {self.name} are unknown: friction and rotor inertia lie anywhere in wide intervals"
+            ", so an estimate may be far off; rely on intervals",
+        }.get(self.settings.drives, "")
 
     @property
     def undeclared_gears(self) -> tuple[str, ...]:

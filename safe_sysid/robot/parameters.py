@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ParameterError
 from safe_sysid.intervals import check_interval, mid_rad
@@ -29,8 +30,6 @@ __all__ = [
     "transform_inertial",
     "zero_box_problem",
 ]
-
-FloatArray = NDArray[np.float64]
 
 
 def frozen_array(values: ArrayLike, shape: tuple[int, ...] | None, what: str, finite: bool = True) -> FloatArray:

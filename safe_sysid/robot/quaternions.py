@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.spatial.transform import Rotation
+
+from safe_sysid.core.arrays import FloatArray
 
 __all__ = ["quaternion_wxyz"]
 
 
-def quaternion_wxyz(rotation: ArrayLike) -> NDArray[np.float64]:
+def quaternion_wxyz(rotation: ArrayLike) -> FloatArray:
     """Unit quaternions (w, x, y, z) of rotation matrices.
 
     Args:

@@ -12,15 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.errors import ModelError
 from safe_sysid.robot.kinematics import NO_MOTORS, Kinematics, Motors, frozen_motors
 from safe_sysid.robot.parameters import frozen_array
 
 __all__ = ["NO_UNKNOWNS", "Unknowns"]
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +57,7 @@ class Unknowns:
         return len(self.motors.joint) + len(self.shifted)
 
     @property
-    def shifted(self) -> NDArray[np.int64]:
+    def shifted(self) -> IntArray:
         """(D,) joints whose zeros are not known exactly."""
         return np.flatnonzero(self.zero > 0.0)
 

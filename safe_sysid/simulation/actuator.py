@@ -6,14 +6,13 @@ For commands within the hard limits :math:`|\tau - \tau_{cmd}| \le a_u + b_u |\t
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.simulation.noise import perturb
 
 __all__ = ["ACTUATOR_MODES", "Actuator"]
 
-FloatArray = NDArray[np.float64]
 
 ACTUATOR_MODES = ("none", "constant", "slow", "random", "adversarial")
 

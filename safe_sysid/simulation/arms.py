@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import pseudo_inertia, transform_inertial
@@ -12,7 +13,6 @@ from safe_sysid.simulation.payloads import Payload, check_inside_prior, theta_e_
 
 __all__ = ["DRAW_MODES", "draw_link", "draw_truth", "hand_box", "is_simulable"]
 
-FloatArray = NDArray[np.float64]
 
 DRAW_MODES = ("nominal", "uniform", "corner")
 _MARGIN = 1e-6  # smallest second moment over the sum of the three: keeps MuJoCo's triangle test and RK4 comfortable
@@ -66,7 +66,7 @@ def draw_link(
     return np.clip(theta, lower, upper)
 
 
-def _pushed(theta: FloatArray, vertex: FloatArray, order: NDArray[np.int64]) -> FloatArray:
+def _pushed(theta: FloatArray, vertex: FloatArray, order: IntArray) -> FloatArray:
     """Each parameter alone, one after the other, as far towards its bound as it can go."""
     for i in order:
         target = theta.copy()

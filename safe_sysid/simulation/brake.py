@@ -9,11 +9,10 @@ torque stays inside the drives' limit and changes at a limited rate, so that a b
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+
+from safe_sysid.core.arrays import FloatArray
 
 __all__ = ["QuickStop"]
-
-FloatArray = NDArray[np.float64]
 
 
 class QuickStop:

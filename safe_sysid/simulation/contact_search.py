@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.simulation.world import World
 
 __all__ = ["ContactSearch"]
 
-FloatArray = NDArray[np.float64]
 #: m: what accelerations may add to a period's way beyond twice the present speed, and an error of a clearance.
 _STRIDE = 2e-3
 #: Periods until distances are looked at again where something is near; contacts are searched for meanwhile.

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.robot.model import Motors
 
 __all__ = ["GearReaction"]
 
-FloatArray = NDArray[np.float64]
 _FREE = np.zeros(3)
 #: Of Runge and Kutta: where the stages lie, and what each weighs.
 _PLACES, _WEIGHTS = (0.0, 0.5, 0.5, 1.0), (1 / 6, 1 / 3, 1 / 3, 1 / 6)

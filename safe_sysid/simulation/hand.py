@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.model import RobotModel
@@ -20,7 +19,6 @@ from safe_sysid.simulation.shapes import Shape
 
 __all__ = ["AUTO", "payload_in_hand"]
 
-FloatArray = NDArray[np.float64]
 
 #: The heaviest dumbbell that the robot's prior holds, else a ball in the middle of it.
 AUTO = "auto"

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.logs.online.rows import GrowingRows
 
 __all__ = ["TruthLog"]
 
-FloatArray = NDArray[np.float64]
 
 _VECTORS = ("q", "qd", "tau_commanded", "tau_applied", "q_measured", "qd_measured", "effort")
 _SCALARS = {"t": np.float64, "contacts": np.int64, "mode": np.int8}

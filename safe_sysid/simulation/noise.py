@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.config import Settings
@@ -22,7 +22,6 @@ from safe_sysid.robot.model import Kinematics
 
 __all__ = ["NOISE_MODES", "PATTERNS", "NoiseModel", "NoiseStream", "error_bound", "perturb"]
 
-FloatArray = NDArray[np.float64]
 
 NOISE_MODES = ("none", "uniform", "adversarial")
 #: What the adversary does with the signs of the torque errors; drawn by seed.

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.errors import ParameterError, short
 from safe_sysid.robot.files.rigid_body import rigid_body_text
@@ -29,7 +30,6 @@ __all__ = [
     "theta_e_with_payload",
 ]
 
-FloatArray = NDArray[np.float64]
 
 DUMBBELLS = ("4lb", "5lb", "6lb", "7lb", "8lb")
 POUND = 0.45359237  # kg, exact by definition
@@ -42,6 +42,7 @@ _ALONG_Y = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]])  # the
 _Z_ACROSS_FLATS = np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]])  # and its own x flange z
 _NUMBERS = "m,cx,cy,cz,Ixx,Ixy,Iyy,Ixz,Iyz,Izz"
 _ROUNDING = 1e-9  # relative: decimals printed by a CAD program put a flat body just outside the cone
+_LIGHT = 1.1  # times a handle: heads of less would be chips of iron
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +129,16 @@ def _handle_mass() -> float:
     return _STEEL * math.pi / 4.0 * _HANDLE_DIAMETER**2 * _HANDLE_LENGTH
 
 
+def _rod(pounds: float, grip: ArrayLike, name: str) -> Payload:
+    """What weighs no more than a handle: a piece of one."""
+    if not pounds > 0.0:
+        raise ParameterError(f"payload {name}: expected a positive weight, or none")
+    mass = pounds * POUND
+    size = (0.5 * _HANDLE_DIAMETER, _HANDLE_LENGTH * mass / _handle_mass())
+    rod = Shape("cylinder", size, frozen_array(grip, (3,), "grip point"), _ALONG_Y)
+    return Payload(name, rod.inertial(mass), (rod,))
+
+
 def _with_heads(
     pounds: float,
     kind: str,
@@ -151,7 +162,7 @@ def payload_from_spec(spec: str, grip: ArrayLike = _GRIP) -> Payload:
     """Payload from what a user types.
 
     Args:
-        spec: "none", a weight such as "2kg", "800g" or "8lb" (4 to 8 are the PSO paper's dumbbells), the path of a URDF
+        spec: "none", a weight such as "2kg", "300g" or "8lb" (4 to 8 are the PSO paper's dumbbells), the path of a URDF
             file (one link, or several fixed to each other; its root frame is the flange frame), or ten numbers
             ``m,cx,cy,cz,Ixx,Ixy,Iyy,Ixz,Iyz,Izz``: mass, centre in the flange frame, inertia about that centre,
             same axes.
@@ -163,13 +174,10 @@ def payload_from_spec(spec: str, grip: ArrayLike = _GRIP) -> Payload:
     text = spec.strip()
     if text.lower() == "none":
         return NO_PAYLOAD
-    if text.lower().endswith("lb"):
-        if text.lower() not in DUMBBELLS:
-            raise ParameterError(f"payload {short(text, 120)}: expected one of {', '.join(DUMBBELLS)}")
-        return dumbbell(int(text[:-2]), grip)
-    if metric := re.fullmatch(r"([0-9]*\.?[0-9]+) ?(kg|g)", text.lower()):
-        mass = float(metric[1]) * (1.0 if metric[2] == "kg" else 1e-3)
-        return dumbbell(mass / POUND, grip, f"{metric[1]}{metric[2]}")
+    if weight := re.fullmatch(r"([0-9]*\.?[0-9]+) ?(kg|g|lb)", text.lower()):
+        pounds = float(weight[1]) * {"kg": 1.0 / POUND, "g": 1e-3 / POUND, "lb": 1.0}[weight[2]]
+        name = f"{weight[1]}{weight[2]}"
+        return dumbbell(pounds, grip, name) if pounds * POUND > _LIGHT * _handle_mass() else _rod(pounds, grip, name)
     if text.lower().endswith(".urdf"):
         try:
             path = Path(text).expanduser()
@@ -179,7 +187,8 @@ def payload_from_spec(spec: str, grip: ArrayLike = _GRIP) -> Payload:
     if "," in text:
         return _from_numbers(text)
     raise ParameterError(
-        f"payload {short(text, 120)}: expected none, {', '.join(DUMBBELLS)}, a .urdf file, or ten numbers {_NUMBERS}"
+        f"payload {short(text, 120)}: expected none, a weight such as 2kg, 300g or 8lb, a .urdf file, or ten numbers "
+        f"{_NUMBERS}"
     )
 
 

@@ -8,6 +8,7 @@ import mujoco
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ModelError, ParameterError
 from safe_sysid.identification.equations.measurements import Sample
@@ -24,7 +25,6 @@ from safe_sysid.simulation.world import build_world
 
 __all__ = ["SMOOTH_RESIDUAL_BOUND", "Plant"]
 
-FloatArray = NDArray[np.float64]
 
 #: Declared bound of the integrator's error in the momentum balance over 0.1 s, friction apart, N m s (tested).
 SMOOTH_RESIDUAL_BOUND = 1e-8
@@ -113,7 +113,7 @@ class Plant:
         )  # errors of the drive included
         if np.any(braking_limit <= 0.0):
             raise ParameterError(f"plant actuator_abs = {a_u.tolist()}: expected less than the torque limits")
-        self._drive = QuickStop(self._nominal_inertia(), braking_limit, period)
+        self._drive = QuickStop(self.nominal_inertia(), braking_limit, period)
         self._age = np.inf  # of the last command
         self._command = self._in_force = self._holding_torque()
         self.rejected_commands = 0
@@ -339,7 +339,7 @@ class Plant:
             )
         return max(least, needed)
 
-    def _nominal_inertia(self) -> FloatArray:
+    def nominal_inertia(self) -> FloatArray:
         """Inertia that each joint sees at the start position, nominal arm: what a manufacturer tunes with."""
         n = self.model.n
         q = np.tile(np.array(self._qpos), (n, 1))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ModelError
 from safe_sysid.planning.certification.certificate import start_check
 from safe_sysid.reachability.cells import TrackingSet, time_cells
@@ -22,7 +22,6 @@ from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["ALL_KINDS", "random_obstacle", "random_scene"]
 
-FloatArray = NDArray[np.float64]
 ALL_KINDS = ("box", "sphere", "capsule", "mesh", "zonotope")
 _POSES, _OBSTACLES = 2000, 400  # draws before giving up
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.parameters import frozen_array, inertia_from_com
 
 __all__ = ["Shape"]
 
-FloatArray = NDArray[np.float64]
 _SIZES = {"cylinder": 2, "box": 3, "sphere": 1, "hexagon": 2}
 
 

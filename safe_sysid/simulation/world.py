@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial import ConvexHull, QhullError
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ModelError
 from safe_sysid.robot.model import Body, RobotModel
 from safe_sysid.robot.parameters import com_and_inertia
@@ -22,7 +22,6 @@ from safe_sysid.simulation.payloads import Payload
 
 __all__ = ["World", "build_world"]
 
-FloatArray = NDArray[np.float64]
 _GEOM = mujoco.mjtGeom
 _LOGGER = logging.getLogger(__name__)
 _FAR = 10.0  # m: distances beyond this do not matter

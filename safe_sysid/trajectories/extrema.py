@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import njit
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import PlanError
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["derivative_range", "interval_ranges", "knot_slack", "position_range"]
 
-FloatArray = NDArray[np.float64]
 _EPS = 2.0**-52
 _TINY = 1e-300
 #: Share of a segment's size ``S = sum |c_k| h^k`` by which its end may differ from the knot there, and its values in

@@ -11,15 +11,15 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import PlanError
 from safe_sysid.robot.parameters import frozen_array
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["FourierFamily", "FourierTrajectory"]
 
-FloatArray = NDArray[np.float64]
 #: Room for rounding of a series' value, per its sum of magnitudes: arguments below 2 pi L, L up to a hundred, a sine's
 #: and a cosine's last digits, and a sum of 2 L terms.
 _ROUNDING = 1e-12

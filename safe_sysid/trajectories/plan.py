@@ -6,15 +6,14 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import PlanError
 from safe_sysid.robot.parameters import frozen_array
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["Plan", "parse_identity"]
 
-FloatArray = NDArray[np.float64]
 _IDENTITY = re.compile(r"(0|[1-9]\d{0,8}):(0|[1-9]\d{0,8})")
 
 

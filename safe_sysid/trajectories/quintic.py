@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numba import njit
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import PlanError
 from safe_sysid.robot.parameters import frozen_array
 
 __all__ = ["QuinticTrajectory"]
-
-FloatArray = NDArray[np.float64]
 
 
 def _segment(duration: float, start: FloatArray, end: FloatArray) -> FloatArray:

@@ -8,8 +8,8 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 import pinocchio as pin
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.errors import ModelError
 from safe_sysid.robot.files.meshes import mesh_path, read_mesh
 from safe_sysid.robot.files.urdf import UrdfChain, read_urdf
@@ -21,7 +21,6 @@ from safe_sysid.view.solids import Mesh, ball, box, cylinder, joined, placed, ro
 
 __all__ = ["LinkShape", "arm_shapes", "link_placements"]
 
-FloatArray = NDArray[np.float64]
 Colour = tuple[int, int, int]
 SHELL: Colour = (226, 230, 235)
 HAND: Colour = (52, 58, 66)
@@ -42,7 +41,7 @@ class LinkShape:
 
     joint: int
     vertices: FloatArray
-    faces: NDArray[np.int64]
+    faces: IntArray
     colour: Colour
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import viser
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.view import pieces
 from safe_sysid.view.arm_shapes import LinkShape
@@ -20,7 +19,6 @@ from safe_sysid.view.text import escaped, plain
 
 __all__ = ["BUTTONS", "Button", "LivePage"]
 
-FloatArray = NDArray[np.float64]
 Answer = Callable[[bool, str], None]
 #: Calls a service and hands on its answer.
 Call = Callable[[str, Answer], None]
@@ -129,7 +127,8 @@ class LivePage:
         """Change what has changed on the panel."""
         name = self._model.name
         self._write("header", pieces.header(name, self._where, snapshot, self.payload_mass))
-        self._write("notices", pieces.notices(snapshot))
+        about = tuple(filter(None, [self._model.drive_note]))
+        self._write("notices", pieces.notices(replace(snapshot, warnings=(*about, *snapshot.warnings))))
         self._write("nodes", pieces.node_cards(snapshot.nodes))
         self._write("intervals", pieces.intervals(snapshot))
         self._write("torques", pieces.torques(snapshot, self._model.limits.torque, self._model.torque_units))

@@ -33,7 +33,7 @@ font-weight:600}
 .ss-head{display:flex;justify-content:space-between;font-size:11px;letter-spacing:.05em;text-transform:uppercase;
 color:#7b8794;margin:2px 0 3px}
 .ss-row{display:grid;grid-template-columns:26px 1fr 136px 38px;gap:8px;align-items:center;height:21px}
-.ss-row.ss-two{height:29px}
+.ss-row.ss-two{height:29px;grid-template-columns:26px 1fr 174px 54px}
 .ss-bar.ss-zoom{margin-top:2px;background:#2f7de1;height:11px}
 .ss-zoom u{width:3px}.ss-zoom u.ss-true{background:#7ff0a5}
 .ss-row.ss-t{grid-template-columns:30px 1fr 96px}

@@ -10,6 +10,7 @@ import numpy as np
 import viser
 from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.identification.inertia_shapes import PayloadShapes
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.quaternions import quaternion_wxyz
@@ -21,7 +22,6 @@ from safe_sysid.view.text import plain
 
 __all__ = ["ArmScene"]
 
-FloatArray = NDArray[np.float64]
 _OBSTACLE, _GLASS, _EDGE = (132, 146, 166), (120, 144, 176), (98, 114, 136)
 _SWEPT, _WAY = (245, 158, 11), (37, 99, 235)
 _CENTRES, _ELLIPSOID = (220, 38, 38), (13, 148, 136)

@@ -6,14 +6,13 @@ A picture, not a proof: it is smoothed over a voxel or two, and drawn no smaller
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
+from safe_sysid.core.arrays import BoolArray, FloatArray, IntArray
 from safe_sysid.view.solids import Mesh
 
 __all__ = ["skin_of_boxes"]
 
-FloatArray = NDArray[np.float64]
 #: Of the longest side of everything; and how far values are smoothed, voxels.
 _VOXELS, _BLUR = 90, 0.9
 #: Of what is full in the smoothed values: below a half, so that the skin lies outside.
@@ -80,5 +79,5 @@ def _surface_nets(field: FloatArray, level: float) -> Mesh:
     return vertices, np.concatenate(faces)
 
 
-def _part(array: NDArray[np.bool_], start: NDArray[np.int64], size: tuple[int, ...]) -> NDArray[np.bool_]:
+def _part(array: BoolArray, start: IntArray, size: tuple[int, ...]) -> BoolArray:
     return array[tuple(slice(s, s + n) for s, n in zip(start, size, strict=True))]

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.robot.margin import Margin
 
 __all__ = ["OLD", "BoundsView", "NodeView", "RunOutcome", "Snapshot", "Solid"]
 
-FloatArray = NDArray[np.float64]
 #: What was said longer ago is history, s of wall time.
 OLD = 3.0
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import trimesh
-from numpy.typing import NDArray
 from trimesh import creation
 from trimesh.geometry import align_vectors
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.robot.shapes.hulls import hull_triangles
 
 __all__ = ["Mesh", "ball", "box", "capsule", "cylinder", "joined", "placed", "rounded_hull", "unindexed"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 Mesh = tuple[FloatArray, IntArray]
 #: Corners of a circle; a quarter of that from pole to equator.
 AROUND = 48

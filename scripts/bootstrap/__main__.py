@@ -104,7 +104,8 @@ def main(arguments: list[str]) -> int:
         os.chdir(ROOT)
         # The whole suite runs on all cores, what is asked for by name in one process, where --pdb works.
         whole = all(a in ("--all", "-q", "-v", "-x") or a.startswith("--durations") for a in arguments[1:])
-        workers = ["--numprocesses", "auto", "--dist", "loadgroup"] if whole else []
+        # In the order of test/conftest.py: long ones first, or the last of them keeps all but one core waiting.
+        workers = ["--numprocesses", "auto", "--dist", "loadgroup", "--no-loadscope-reorder"] if whole else []
         command = [str(venv / "bin" / "python"), "-m", "pytest", *workers, *arguments[1:]]
     else:
         command = [str(venv / "bin" / "safe-sysid"), *arguments]

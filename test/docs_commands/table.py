@@ -65,6 +65,16 @@ _ROS = "part of ROS 2 and in no registry"
 #: The first that fits counts. No test: nothing of ours is in the command, and why it cannot be run.
 ELSEWHERE = (
     Elsewhere(
+        r"demo --interface trajectory",
+        "test_trajectory_interface.py::test_demo_identifies_a_payload_through_an_arm_as_it_is_sold",
+        "one trajectory teaches too little for its verdict",
+    ),
+    Elsewhere(
+        r"safe-sysid tube ",
+        "test_trajectory_interface.py::test_tube_measures_both_loads_and_writes_the_robot_file",
+        "with tables of its own",
+    ),
+    Elsewhere(
         r"^./safe-sysid test( --all)?$",
         "test_packaging.py::test_ci_calls_exactly_the_readme_command",
         "it is what runs this test",
@@ -98,6 +108,16 @@ ELSEWHERE = (
         r"^safe-sysid dynamics generate ",
         "test_generated_code.py::test_files_compile_and_their_self_test_tells_right_from_wrong",
         "the same command on an arm with a DH table",
+    ),
+    Elsewhere(
+        r"^safe-sysid realtime-check ",
+        "test_realtime_check.py::test_a_run_is_measured_and_written",
+        "the same command for two seconds",
+    ),
+    Elsewhere(
+        r"^safe-sysid dynamics law ",
+        "test_law_code.py::test_the_command_writes_it_and_compilers_that_drop_the_checks_are_refused",
+        "the same command on the same arm",
     ),
     Elsewhere(
         r"^safe-sysid dynamics reduce ",

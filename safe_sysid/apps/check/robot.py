@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-from numpy.typing import NDArray
-
 from safe_sysid.control.checks import why_not_rate
-from safe_sysid.control.design import ControllerGains, design_gains
+from safe_sysid.control.tube import MeasuredTube, TrackingTube, tracking_tube
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.decimals import at_most
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scenes.scene import Scene
@@ -34,11 +32,12 @@ def judge(model: RobotModel, scene: Scene, say: Callable[[str], None]) -> list[s
             "planning need gear_ratio, so the start pose was not judged"
         )
         return [reason] if (reason := why_not_rate(model)) else []
-    gains = design_gains(model)
+    gains = tracking_tube(model)
     units = [f" {unit}" if model.sliding.any() else "" for unit in model.position_units]
     bounds = (f"{at_most(bound, places=4)}{unit}" for bound, unit in zip(gains.e_bound, units, strict=True))
     where = "" if model.sliding.any() else " (rad)"
-    say(f"proved tracking error{where}: " + " ".join(bounds))
+    kind = "measured" if isinstance(gains, MeasuredTube) else "proved"
+    say(f"{kind} tracking error{where}: " + " ".join(bounds))
     if told := why_no_plans(model):
         say(f"warning: {told}; the start pose was not judged")
         return [reason] if (reason := why_not_rate(model)) else []
@@ -49,7 +48,7 @@ def judge(model: RobotModel, scene: Scene, say: Callable[[str], None]) -> list[s
     return reasons + _judge_goal(model, scene, gains, say)
 
 
-def _judge_goal(model: RobotModel, scene: Scene, gains: ControllerGains, say: Callable[[str], None]) -> list[str]:
+def _judge_goal(model: RobotModel, scene: Scene, gains: TrackingTube, say: Callable[[str], None]) -> list[str]:
     if scene.goal is None:
         return []
     reasons = start_reasons(model, scene, gains, scene.goal)
@@ -78,7 +77,7 @@ def why_no_plans(model: RobotModel) -> str:
     )
 
 
-def start_reasons(model: RobotModel, scene: Scene, gains: ControllerGains, start: NDArray[np.float64]) -> list[str]:
+def start_reasons(model: RobotModel, scene: Scene, gains: TrackingTube, start: FloatArray) -> list[str]:
     """Why the arm may not take over and hold its start pose with any payload of the prior; empty if it may."""
     from safe_sysid.planning.certification.certificate import start_check
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from safe_sysid.apps.judge.record import JudgeRecord
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.decimals import at_least, at_most
 from safe_sysid.report.run.logs import PlanEntry, PlantLog
 from safe_sysid.report.run.summary import ClearanceSummary
@@ -15,7 +16,6 @@ from safe_sysid.robot.model import RobotModel
 
 __all__ = ["CLEARANCE_STRIDE", "Oracle", "certified_clearance", "judge_clearance"]
 
-FloatArray = NDArray[np.float64]
 #: Distance (m) at a position between solids that must stay apart, and which.
 Oracle = Callable[[ArrayLike], tuple[float, tuple[str, str] | None]]
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safe_sysid.apps.judge.clearance import CLEARANCE_STRIDE, Oracle, certified_clearance, judge_clearance
 from safe_sysid.apps.judge.record import JudgeRecord
 from safe_sysid.apps.judge.tracking import judge_tracking
-from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.tube import TrackingTube
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.identification.diagnosis.narrowed import why_taught_nothing
 from safe_sysid.report.run.logs import PlantLog, RunLogs, UpdateEntry
@@ -22,8 +22,6 @@ from safe_sysid.report.run.summary import ClearanceSummary, Evidence, Safety, Tr
 from safe_sysid.robot.model import RobotModel
 
 __all__ = ["CLEARANCE_STRIDE", "Curves", "Evaluation", "Oracle", "evaluate"]
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +55,7 @@ class Evaluation:
         return self.violations.total == 0 and not self.gaps
 
 
-def evaluate(logs: RunLogs, model: RobotModel, gains: ControllerGains, clearance: Oracle | None) -> Evaluation:
+def evaluate(logs: RunLogs, model: RobotModel, gains: TrackingTube, clearance: Oracle | None) -> Evaluation:
     """Judge a run.
 
     Args:

@@ -5,21 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from safe_sysid.decimals import interval_text
 from safe_sysid.identification.arm.base_parameters import combination_names, parameter_units, parameter_words
-from safe_sysid.identification.certificates.arm_check import ArmVerdict
+from safe_sysid.identification.certificates.arm_check import ArmVerdict, box_problem
 from safe_sysid.identification.certificates.arm_file import ARM_SCHEMA, ArmCertificate
 from safe_sysid.input_limits import MAX_JSON_BYTES, parse_json, read_regular_text
+from safe_sysid.robot.config import ProvedSettings, load_settings
 from safe_sysid.robot.model import RobotModel
 
 __all__ = ["arm_problem", "print_arm_verdict"]
 
 
 def arm_problem(certificate: ArmCertificate, model: RobotModel) -> str | None:
-    """What certificate and ``result.json`` beside it say besides proved numbers and is not so; None: nothing.
+    """What certificate, and ``result.json`` or ``robot.yaml`` beside it, say besides and is not so; None: nothing.
 
     Args:
         model: trusted.
@@ -34,7 +36,35 @@ def arm_problem(certificate: ArmCertificate, model: RobotModel) -> str | None:
         if one["unit"] not in possible:
             where = f"{certificate.path.name}: parameters[{i}].unit"
             return f"{where} = {one['unit']!r}: expected one of {sorted(possible)}"
-    path = certificate.path.with_name("result.json")
+    if certificate.path.stem.endswith("_of_box"):
+        return _robot_problem(certificate, model)
+    return _result_problem(certificate)
+
+
+def _robot_problem(certificate: ArmCertificate, model: RobotModel) -> str | None:
+    """Of ``robot.yaml``: what it says is proved."""
+    path = certificate.path.with_name("robot.yaml")
+    if not path.exists():
+        return None
+    joints, layout = load_settings(path, {}).joints, model.layout
+    lower, upper = np.full(layout.size, -np.inf), np.full(layout.size, np.inf)
+    if all(joint.proved == ProvedSettings() for joint in joints.values()):
+        return None
+    for j, name in enumerate(model.joint_names):
+        proved = joints[name].proved if name in joints else ProvedSettings()
+        if proved.link_lower is None and j < model.n - 1:
+            return f"robot.yaml: joints.{name}.proved.link_lower: expected bounds, as other joints have some"
+        if proved.link_lower is not None:
+            lower[layout.link(j)], upper[layout.link(j)] = proved.link_lower, proved.link_upper
+        for k, key in enumerate(("coulomb", "viscous", "rotor_inertia", "offset")):
+            at = layout.joint_terms.start + k * layout.n + j
+            lower[at], upper[at] = getattr(proved, key) or (-1e300, 1e300)
+    wrong = box_problem(certificate, model, lower, upper)
+    return None if wrong is None else f"robot.yaml: {wrong}"
+
+
+def _result_problem(certificate: ArmCertificate) -> str | None:
+    path, stated = certificate.path.with_name("result.json"), certificate.header["parameters"]
     if not path.exists():
         return None
     try:
@@ -76,6 +106,7 @@ def print_arm_verdict(
         "every parameter of the arm within the prior of the robot's file, and constant over all these logs",
         "errors of measurement within those of the robot's file",
         *model.model_assumptions,
+        *filter(None, [model.drive_note]),
     ):
         console.print(f"assumed: {line}", markup=False)
     console.print(

@@ -81,6 +81,7 @@ def _assumed(model: RobotModel, verdicts: Sequence[ChainVerdict]) -> list[str]:
         f"one payload in one grasp throughout each epoch's log ({', '.join(dict.fromkeys(v.log for v in verdicts))})",
         "every parameter of the arm within the prior of the robot's file",
         *model.model_assumptions,
+        *filter(None, [model.drive_note]),
         f"mass of last link and empty hand in {bracketed(low[0], high[0], 4)} kg (and its other nine parameters)",
         f"friction constant; its sign known outside of {model.friction_transition_velocity:g} "
         f"{KEYS['friction_transition_velocity'].unit_for(model.sliding)}",

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn, track
+from rich.progress import track
 
+from safe_sysid.apps.bars import bar
 from safe_sysid.apps.verify.arm_verdict import arm_problem, print_arm_verdict
 from safe_sysid.apps.verify.bounds_verdict import print_bounds_verdict
 from safe_sysid.apps.verify.plan_verdict import print_verdict
@@ -128,10 +129,8 @@ class Verification:
             return Answer.FAIL
         model = self._robot_of(certificate)
         book = LogBook([named_log for named_log, _ in self._logs_beside([path])[0]])
-        columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=Console(stderr=True), transient=True, disable=self.quiet) as bar:
-            task = bar.add_task("rebuilding rows", total=1.0)
-            verdict = check_arm_certificate(certificate, model, book, lambda share: bar.update(task, completed=share))
+        with bar("rebuilding rows", self.quiet) as progress:
+            verdict = check_arm_certificate(certificate, model, book, progress)
         wrong = arm_problem(certificate, model) if verdict.reason is None else None
         print_arm_verdict(self.console, model, certificate, verdict, wrong)
         return Answer.PASS if verdict.reason is None and wrong is None else Answer.FAIL
@@ -182,15 +181,12 @@ class Verification:
         self, model: RobotModel, certificates: Sequence[BoundsCertificate], book: LogBook, tares: LogBook
     ) -> list[ChainVerdict]:
         verdicts: list[ChainVerdict] = []
-        columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=Console(stderr=True), transient=True, disable=self.quiet) as bar:
-            task = bar.add_task("rebuilding rows", total=len(certificates))
-            checker = ChainChecker(
-                model, book, lambda share: bar.update(task, completed=len(verdicts) + 0.99 * share), tares
-            )
+        with bar("rebuilding rows", self.quiet) as progress:
+            count = len(certificates)
+            checker = ChainChecker(model, book, lambda share: progress((len(verdicts) + 0.99 * share) / count), tares)
             for verdict in checker.check(certificates):
                 verdicts.append(verdict)
-                bar.update(task, completed=len(verdicts))
+                progress(len(verdicts) / count)
         return verdicts
 
     def _robot_of(self, certificate: BoundsCertificate | ArmCertificate) -> RobotModel:

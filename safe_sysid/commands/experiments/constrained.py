@@ -50,14 +50,14 @@ def run(options: argparse.Namespace) -> int:
     )
     campaign.function()
 
-    def show(told: dict[str, Any]) -> None:
+    def show(told: dict[str, Any], _: list[dict[str, Any]]) -> None:
         if told["rows"]:
             show_table(console, tables.table(which, told))
             lost = ", ".join(told["lost"]) or "none"
             console.print(f"worse identified than the manufacturer's, in the median: {lost}", soft_wrap=True)
 
     return run_trials(
-        campaign, options.seeds * len(limbs), options.out / "results.jsonl", options, console, tables.is_sound,
+        campaign, options.seeds * len(limbs), options.out / "results.jsonl", options, console,
         lambda found: tables.summary(which, campaign.header(), found), show,
         lambda _, found: tables.draw(options.figure, found, options.out) if options.figure else (),
     )  # fmt: skip

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safe_sysid.commands.arguments import check_directory
-from safe_sysid.commands.batch import add_places, check_outputs, collect, one_thread
+from safe_sysid.commands.arguments import check_directory, check_output
+from safe_sysid.commands.batch import add_places, collect, one_thread
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,7 +41,7 @@ def begin(options: argparse.Namespace, default: str) -> Console:
 
     options.out = options.out or Path(default)
     check_directory("--out", options.out)
-    check_outputs(**{"--json": options.json})
+    check_output("--json", options.json)
     return Console(width=None if sys.stdout.isatty() else 160, highlight=False)
 
 
@@ -59,28 +59,39 @@ def run_trials(
     file: Path,
     options: argparse.Namespace,
     console: Console,
-    is_sound: Callable[[Result], bool],
     summarise: Callable[[list[Result]], Result],
-    show: Callable[[Result], None],
+    show: Callable[[Result, list[Result]], None],
     draw: Callable[[Result, list[Result]], Iterable[object]] = lambda told, found: (),
     what: str = "trial",
+    name: Callable[[int], str] = lambda index: "",
+    chunk: int = 1,
+    take: Callable[[Result], Result] = lambda result: result,
 ) -> int:
     """Run the trials that are missing, write and show what they say, draw it; returns the exit status.
 
     Args:
-        file: of results as they come; trials in it that are not sound run again.
-        summarise: results to the content of ``--json``, ``errors`` among it.
+        file: of results as they come; trials in it that raised run again.
+        summarise: results to the content of ``--json``.
         draw: paths of what it has drawn; not called after Ctrl-C.
+        name: of a trial, for people.
+        chunk: trials that a worker takes at once.
+        take: puts away what does not belong in the file; returns what does.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     found, interrupted = collect(
-        campaign, total, file, is_sound, options, chunk=1, redo=lambda result: not is_sound(result)
-    )
+        campaign, total, file, lambda result: "error" not in result, options,
+        chunk=chunk, take=take, redo=lambda result: "error" in result,
+    )  # fmt: skip
     told = summarise(found)
     write_told(options, told)
-    for error in dict.fromkeys(told["errors"]):
-        console.print(f"a {what} raised: {error}", soft_wrap=True, markup=False)
-    show(told)
+    errors: dict[str, list[int]] = {}
+    for result in found:
+        if "error" in result:
+            errors.setdefault(" ".join(result["error"].split()), []).append(result["index"])
+    for error, (first, *others) in errors.items():
+        more = f" and {len(others)} more" if others else ""
+        console.print(f"{what} {first}{name(first)}{more}: {error}", soft_wrap=True, markup=False)
+    show(told, found)
     if interrupted:
         console.print(
             f"interrupted after {len(found)} of {total} {what}s; go on with --resume (results in {file.parent})",
@@ -89,4 +100,4 @@ def run_trials(
         return 130
     for path in draw(told, found):
         console.print(f"wrote {path}", soft_wrap=True)
-    return 1 if told["errors"] else 0
+    return 1 if errors else 0

@@ -23,16 +23,18 @@ __all__ = ["DESCRIPTION", "HELP", "configure", "run"]
 HELP = "hybrid inverse dynamics models on a flexible arm"
 DESCRIPTION = """Data of a simulated flexible Panda, models of its torque, and tracking with them. Table 1: rigid models
 and 2: hybrid ones, trained with --seeds seeds (needs torch); 3: tracking at soft, medium and stiff gains; 4: sizes of
-networks and data; 5: base parameters; 6 and 7: tracking, joint by joint; joints: torque errors, joint by joint; which:
-models from 1, 5 and 30 minutes of data. Other rigid models are identified from the data; --models names files of
-learned ones. Exit status: 0 all trials ran to their end (whatever came out), 1 some raised an error, 2 wrong
-arguments, 130 interrupted."""
+networks and data; 5: base parameters; 6 and 7: tracking, joint by joint; joints: torque errors, joint by joint; parts:
+rigid parts of hybrid models while they are trained; which: models from 1, 5 and 30 minutes of data. Other rigid models
+are identified from the data; --models names files of learned ones. Exit status: 0 all trials ran to their end
+(whatever came out), 1 some raised an error, 2 wrong arguments, 130 interrupted."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("--table", choices=tuple(_TABLES), help="which table")
-    parser.add_argument("--figure", choices=tuple(_TABLE_OF_FIGURE), help="draw it, too: 3 of joints, 4 of table 3")
+    parser.add_argument(
+        "--figure", choices=tuple(_TABLE_OF_FIGURE), help="draw it, too: 2 of parts, 3 of joints, 4 of table 3"
+    )
     parser.add_argument("--make-data", action="store_true", help="make the data, and nothing else")
     parser.add_argument(
         "--data", default="small", metavar="SIZE",
@@ -94,7 +96,7 @@ def _tracking(which: str, options: argparse.Namespace, dataset: Dataset, console
     campaign = tracking.TrackingExperiment("hybrid_tracking", options.seed, settings)
     tracking.check_models(models)
 
-    def show(told: dict[str, Any]) -> None:
+    def show(told: dict[str, Any], _: list[dict[str, Any]]) -> None:
         for text in told["failed"]:
             console.print(f"the arm failed: {text}", soft_wrap=True, markup=False)
         show_table(console, tracking_tables.table(which, told))
@@ -104,7 +106,7 @@ def _tracking(which: str, options: argparse.Namespace, dataset: Dataset, console
         return [path] if path else []
 
     return run_trials(
-        campaign, campaign.total, options.out / "tracking.jsonl", options, console, tracking.is_sound,
+        campaign, campaign.total, options.out / "tracking.jsonl", options, console,
         lambda found: tracking_tables.summary(which, campaign.header(), found), show, draw,
     )  # fmt: skip
 
@@ -134,17 +136,18 @@ def _joints(which: str, options: argparse.Namespace, dataset: Dataset, console: 
 
 
 def _budgets(which: str, options: argparse.Namespace, dataset: Dataset, console: Console) -> int:
-    from safe_sysid.studies.hybrid import budgets, tracking
+    from safe_sysid.studies.hybrid import budgets
 
     settings: dict[str, Any] = {
         "data": str(dataset.folder.resolve()), "out": str((options.out / "which").resolve()),
         "faster": str((options.out / "faster").resolve()), "scale": options.effects, "motions": options.motions,
+        "learned": budgets.learnable(), "minutes": options.minutes,
     }  # fmt: skip
     campaign = budgets.BudgetExperiment("hybrid_which", options.seed, settings)
     return run_trials(
-        campaign, campaign.total, options.out / "which.jsonl", options, console, tracking.is_sound,
+        campaign, campaign.total, options.out / "which.jsonl", options, console,
         lambda found: budgets.summary_which(campaign.header(), found),
-        lambda told: show_table(console, budgets.table_which(told)),
+        lambda told, _: show_table(console, budgets.table_which(told)),
     )  # fmt: skip
 
 
@@ -158,7 +161,8 @@ _TABLES: dict[str, Callable[[str, argparse.Namespace, Dataset, Console], int]] =
     "6": _tracking,
     "7": _tracking,
     "joints": _joints,
+    "parts": hybrid_models.trainings,
     "which": _budgets,
 }
 #: Which table's trials a figure shows.
-_TABLE_OF_FIGURE = {"3": "joints", "4": "3"}
+_TABLE_OF_FIGURE = {"2": "parts", "3": "joints", "4": "3"}

@@ -1,4 +1,4 @@
-"""Tables 1, 2 and 4 of ``safe-sysid experiment hybrid``: models that are trained."""
+"""Tables 1, 2 and 4 and figure 2 of ``safe-sysid experiment hybrid``: models that are trained."""
 
 from __future__ import annotations
 
@@ -31,9 +31,13 @@ def trainings(which: str, options: argparse.Namespace, dataset: Dataset, console
     )
     folder.mkdir(parents=True, exist_ok=True)
     return run_trials(
-        campaign, campaign.total, options.out / f"models_{which}{how}.jsonl", options, console, model_tables.is_sound,
+        campaign, campaign.total, options.out / f"models_{which}{how}.jsonl", options, console,
         lambda found: model_tables.summary(which, campaign.header(), found),
-        lambda told: show_table(console, model_tables.table(which, told)), what="training",
+        lambda told, _: show_table(
+            console, model_tables.table_parts(told) if which == "parts" else model_tables.table(which, told)
+        ),
+        lambda told, _: filter(None, [model_tables.draw_figure_2(told, options.out) if options.figure else None]),
+        what="training",
     )  # fmt: skip
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from safe_sysid.commands.arguments import at_least
-from safe_sysid.commands.batch import collect, show_table
-from safe_sysid.commands.experiments.frame import add_results, begin, write_told
+from safe_sysid.commands.arguments import at_least, names
+from safe_sysid.commands.batch import show_table
+from safe_sysid.commands.experiments.frame import add_results, begin, run_trials
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,9 +30,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("--table", choices=_TABLES, required=True, help="which table or figure")
     what = parser.add_argument_group("what is run; by default what the table shows")
-    what.add_argument("--experiments", type=_names, metavar="a,b,c", help="work cells")
-    what.add_argument("--methods", type=_names, metavar="NAME,..", help="names of Table II, as ours,adap-1")
-    what.add_argument("--payloads", type=_names, metavar="4lb,..", help="dumbbells")
+    what.add_argument("--experiments", type=names, metavar="a,b,c", help="work cells")
+    what.add_argument("--methods", type=names, metavar="NAME,..", help="names of Table II, as ours,adap-1")
+    what.add_argument("--payloads", type=names, metavar="4lb,..", help="dumbbells")
     what.add_argument(
         "--trials", type=at_least(1), metavar="N", help="repeats of each (default: 5; figures 1; table 4: 100 motions)"
     )
@@ -49,44 +49,31 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_results(parser, "records", "results as they come, series and pictures (default: experiment_pso_<table>)")
 
 
-def _names(text: str) -> list[str]:
-    names = [name for name in (part.strip() for part in text.split(",")) if name]
-    if not names:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected names separated by commas")
-    return names
-
-
 def run(options: argparse.Namespace) -> int:
     """Run, or go on with, what a table or figure shows; print and draw it."""
     console = begin(options, f"experiment_pso_{options.table}")
     from safe_sysid.studies.experiments.results import tables
+    from safe_sysid.studies.experiments.results.gallery import draw
     from safe_sysid.studies.experiments.results.series import SeriesStore
-    from safe_sysid.studies.experiments.runner import cases
+    from safe_sysid.studies.experiments.runner import case, cases
 
     which, trials = _experiment(options)
     out = options.out
     _load(which)
-    out.mkdir(parents=True, exist_ok=True)
     store = SeriesStore(out / "series")
-    total = len(cases(which.kind, which.options, trials))
-    found, interrupted = collect(
-        which, total, out / "results.jsonl", tables.is_sound, options,
-        chunk=_chunk(which), take=store.take, redo=lambda result: not tables.is_sound(result),
-    )  # fmt: skip
-    write_told(options, tables.summary_of(which.header(), found))
-    _tell(console, which, found)
-    _show(console, options.table, which, found)
-    if interrupted:
-        console.print(
-            f"interrupted after {len(found)} of {total} trials; go on with --resume (results in {out})", soft_wrap=True
-        )
-        return 130
-    if which.kind == "task":
-        from safe_sysid.studies.experiments.results.gallery import draw
 
-        for path in draw(options.table, which.options, found, store, out):
-            console.print(f"wrote {path}", soft_wrap=True)
-    return 0 if all(tables.is_sound(result) for result in found) else 1
+    def name(index: int) -> str:
+        """What a trial was of."""
+        about = case(which.kind, which.options, index)
+        return f" ({', '.join(f'{key} {value}' for key, value in about.items())})"
+
+    return run_trials(
+        which, len(cases(which.kind, which.options, trials)), out / "results.jsonl", options, console,
+        lambda found: tables.summary_of(which.header(), found),
+        lambda _, found: _show(console, options.table, which, found),
+        lambda _, found: draw(options.table, which.options, found, store, out) if which.kind == "task" else (),
+        name=name, chunk=10 if which.kind == "correlation" else 1, take=store.take,  # long ones alone
+    )  # fmt: skip
 
 
 def _experiment(options: argparse.Namespace) -> tuple[Experiment, int]:
@@ -126,26 +113,6 @@ def _load(which: Experiment) -> None:
 
         for name in which.options["experiments"]:
             load_workcell(name)
-
-
-def _chunk(which: Experiment) -> int:
-    """Trials that a worker takes at once: long ones alone."""
-    return 10 if which.kind == "correlation" else 1
-
-
-def _tell(console: Console, which: Experiment, found: list[dict[str, Any]]) -> None:
-    """Trials that raised: every error once, with the first that had it."""
-    from safe_sysid.studies.experiments.runner import case
-
-    errors: dict[str, list[int]] = {}
-    for result in found:
-        if "error" in result:
-            errors.setdefault(" ".join(result["error"].split()), []).append(result["index"])
-    for error, indices in errors.items():
-        about = case(which.kind, which.options, indices[0])
-        name = ", ".join(f"{key} {value}" for key, value in about.items())
-        more = f" and {len(indices) - 1} more" if len(indices) > 1 else ""
-        console.print(f"trial {indices[0]} ({name}){more}: {error}", soft_wrap=True, markup=False)
 
 
 def _show(console: Console, table: str, which: Experiment, found: list[dict[str, Any]]) -> None:

@@ -12,17 +12,15 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from safe_sysid.control.law import ModelInUse, Proves
 from safe_sysid.control.laws.elapsed import Elapsed
 from safe_sysid.control.settings import AdaptiveRobustSettings
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics.newton_euler import newton_euler
 from safe_sysid.robot.model import PackedKinematics, RobotModel
 
 __all__ = ["AdaptiveRobustLaw"]
-
-FloatArray = NDArray[np.float64]
 
 
 @njit(cache=True)

@@ -11,19 +11,17 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from safe_sysid.control.law import ModelInUse, Proves
 from safe_sysid.control.laws.interval_newton_euler import interval_newton_euler
 from safe_sysid.control.settings import ArmourSettings
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics.newton_euler import newton_euler
 from safe_sysid.intervals import down, up
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.model import PackedKinematics, RobotModel
 
 __all__ = ["ArmourLaw", "robust_input"]
-
-FloatArray = NDArray[np.float64]
 
 
 @njit(cache=True)

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from safe_sysid.control.law import ModelInUse, Proves
 from safe_sysid.control.laws.elapsed import Elapsed
 from safe_sysid.control.laws.scale import joint_inertia
 from safe_sysid.control.settings import GravityPidSettings
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics.newton_euler import newton_euler
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.model import PackedKinematics, RobotModel
 
 __all__ = ["GravityPidLaw"]
-
-FloatArray = NDArray[np.float64]
 
 
 @njit(cache=True)

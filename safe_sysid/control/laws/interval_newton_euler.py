@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import COULOMB, OFFSET, PER_LINK, ROTOR, VISCOUS
 from safe_sysid.dynamics.spatial import friction_sign
 from safe_sysid.intervals import cos_interval, down, iadd, imul, isub, sin_interval, up
@@ -21,8 +21,6 @@ from safe_sysid.robot.frames import unpacked
 from safe_sysid.robot.model import PackedKinematics
 
 __all__ = ["interval_newton_euler"]
-
-FloatArray = NDArray[np.float64]
 
 
 @njit(cache=True)

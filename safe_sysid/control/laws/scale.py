@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.robot.model import RobotModel
 
 __all__ = ["joint_inertia"]
-
-FloatArray = NDArray[np.float64]
 
 
 def joint_inertia(model: RobotModel) -> FloatArray:

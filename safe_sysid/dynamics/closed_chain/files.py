@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 import numpy as np
 import pinocchio as pin
-from numpy.typing import NDArray
 from pydantic import Field
 
+from safe_sysid.core.arrays import BoolArray, FloatArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.dynamics.closed_chain.mechanism import Mechanism
 from safe_sysid.dynamics.closed_chain.parts import LoopClosure
@@ -25,7 +25,6 @@ from safe_sysid.schema.fields import NonNegative, Positive, StrictModel, Vector3
 
 __all__ = ["MechanismFile", "load_mechanism", "mechanism_path", "pinocchio_model", "read_mechanism_file"]
 
-FloatArray = NDArray[np.float64]
 MAX_TREE_JOINTS = 60
 
 
@@ -251,7 +250,7 @@ def _limits(tree: UrdfTree, names: tuple[str, ...]) -> tuple[FloatArray, FloatAr
 
 
 def _kinematics(
-    model: pin.Model, settings: MechanismFile, sliding: NDArray[np.bool_], lower: FloatArray, upper: FloatArray
+    model: pin.Model, settings: MechanismFile, sliding: BoolArray, lower: FloatArray, upper: FloatArray
 ) -> Kinematics:
     data = model.createData()
     pin.computeJointJacobians(model, data, pin.neutral(model))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.closed_chain.kernels import close, derivatives
 from safe_sysid.dynamics.closed_chain.mechanism import Mechanism
@@ -15,8 +15,6 @@ from safe_sysid.dynamics.closed_chain.parts import ClosureError
 from safe_sysid.errors import ParameterError
 
 __all__ = ["ForwardDynamics"]
-
-FloatArray = NDArray[np.float64]
 
 
 class ForwardDynamics:

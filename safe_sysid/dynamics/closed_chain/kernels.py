@@ -15,15 +15,14 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import BoolArray, FloatArray, IntArray
 from safe_sysid.robot.frames import kinematics_kernel
 from safe_sysid.robot.model import Kinematics
 
 __all__ = ["CONVERGED", "Loops", "close", "derivatives", "follow", "linearise", "transmission_rates"]
 
-FloatArray = NDArray[np.float64]
-IndexArray = NDArray[np.int64]
+IndexArray = IntArray
 #: Largest error of a closed loop after Newton's method, in units of the loop's length (and rad).
 CONVERGED = 1e-11
 _ITERATIONS = 12
@@ -47,7 +46,7 @@ class Loops(NamedTuple):
     joint: IndexArray
     rotation: FloatArray
     point: FloatArray
-    six: NDArray[np.bool_]
+    six: BoolArray
     rows: FloatArray
     actuated: IndexArray
     passive: IndexArray

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.closed_chain.kernels import Loops, derivatives, follow, linearise, transmission_rates
@@ -28,8 +29,7 @@ from safe_sysid.robot.parameters import frozen_array
 
 __all__ = ["Mechanism"]
 
-FloatArray = NDArray[np.float64]
-IndexArray = NDArray[np.int64]
+IndexArray = IntArray
 _CLOSED = 1e-9  # largest error of a closed loop, of its length (or rad), redundant rows included
 _INDEPENDENT = 1e-6  # of the largest: a combination of rows that moves less, over all samples, is redundant
 

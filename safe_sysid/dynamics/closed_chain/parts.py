@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ModelError, SafeSysIdError
 from safe_sysid.robot.parameters import frozen_array
 
 __all__ = ["ClosureError", "LoopClosure", "MechanismMotion"]
 
-FloatArray = NDArray[np.float64]
 _BLOCK = 2048  # samples whose full regressors are held at once
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics.closed_chain.kernels import close
 from safe_sysid.dynamics.closed_chain.mechanism import Mechanism
 from safe_sysid.dynamics.closed_chain.parts import ClosureError
 
 __all__ = ["Uniqueness", "check_uniqueness"]
 
-FloatArray = NDArray[np.float64]
 _SAME = 1e-6  # rad or m: solutions nearer than this are one
 _WIDE = np.pi  # rad: where passive joints are searched that have no limits
 

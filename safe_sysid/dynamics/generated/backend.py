@@ -6,8 +6,8 @@ import ctypes
 import warnings
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import COULOMB, OFFSET, PER_LINK, ROTOR, VISCOUS, ParameterLayout
 from safe_sysid.dynamics.generated.c_code import Source, write_c
 from safe_sysid.dynamics.generated.chain import chain_of
@@ -22,7 +22,6 @@ from safe_sysid.robot.model import Kinematics
 
 __all__ = ["GeneratedDynamics", "drawn_parameters"]
 
-FloatArray = NDArray[np.float64]
 
 #: What generated code may differ by from the recursion, of the largest entry of a result.
 _ALLOWED = 1e-9

@@ -89,8 +89,15 @@ def write_c(
     functions: Mapping[str, Sequence[Value | float]],
     prefix: str = "arm",
     transition: float = 0.0,
+    inner: bool = False,
 ) -> Source:
-    """The code. ``transition``: velocity below which the sign of friction is linear, rad/s; 0: it is the sign."""
+    """The code.
+
+    Args:
+        transition: velocity below which the sign of friction is linear, rad/s; 0: it is the sign.
+        inner: only ``static void one_NAME(k, q, qd, qdd, tau, out)``, for code that follows, of values without
+            parameters.
+    """
     roots = {name: [v.index for v in values if isinstance(v, Value)] for name, values in functions.items()}
     stored: dict[int, str] = {}
     for indices in roots.values():
@@ -104,11 +111,12 @@ def write_c(
     if signed:
         slope = f"qd[j] / {_number(transition)}" if transition > 0.0 else "(qd[j] > 0.0) - (qd[j] < 0.0)"
         lines += [_SIGNS.replace("SLOPE", slope)]
-    lines += [f"void {prefix}_prepare(const double *b, double *k)", "{"]
     names: dict[int, str] = {}
-    lines += _statements(graph, graph.needed(list(stored)), names)
-    lines += [f"    {place} = {names[index]};" for index, place in stored.items()]
-    lines += ["}", ""]
+    if not inner:
+        lines += [f"void {prefix}_prepare(const double *b, double *k)", "{"]
+        lines += _statements(graph, graph.needed(list(stored)), names)
+        lines += [f"    {place} = {names[index]};" for index, place in stored.items()]
+        lines += ["}", ""]
     for name, values in functions.items():
         names = dict(stored)
         body = [i for i in graph.needed(roots[name]) if not graph.fixed[i] or graph.nodes[i][0] == "k"]
@@ -127,10 +135,10 @@ def write_c(
                 lines.append(f"    out[{place}] = {sign}{names[value.index]};")
             else:
                 lines.append(f"    out[{place}] = {_number(value)};")
+        lines += ["    (void)k; (void)q; (void)qd; (void)qdd; (void)tau; (void)s; (void)c;", "}", ""]
+        if inner:
+            continue
         lines += [
-            "    (void)k; (void)q; (void)qd; (void)qdd; (void)tau; (void)s; (void)c;",
-            "}",
-            "",
             f"void {prefix}_{name}(long count, const double *k, const double *q, const double *qd, const double *x,",
             "    double *out)",
             "{",

@@ -11,15 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import BoolArray, FloatArray
 from safe_sysid.core.layout import PER_LINK
 from safe_sysid.errors import ModelError
 from safe_sysid.robot.model import NO_MOTORS, Kinematics, Motors
 
 __all__ = ["Chain", "chain_of", "dh_kinematics", "inertia_transfer", "kronecker", "skew"]
 
-FloatArray = NDArray[np.float64]
 _TINY = 1e-12
 
 
@@ -38,7 +37,7 @@ class Chain:
         motors: with axes in the frames of this chain.
     """
 
-    sliding: NDArray[np.bool_]
+    sliding: BoolArray
     alpha: FloatArray
     a: FloatArray
     phi: FloatArray
@@ -200,7 +199,7 @@ def chain_of(kin: Kinematics) -> Chain:
     return Chain(np.array(kin.sliding), alpha, a, phi, r, gravity, placement, motors)
 
 
-def dh_kinematics(table: FloatArray, sliding: NDArray[np.bool_], gravity: FloatArray) -> tuple[Kinematics, FloatArray]:
+def dh_kinematics(table: FloatArray, sliding: BoolArray, gravity: FloatArray) -> tuple[Kinematics, FloatArray]:
     """An arm from a table of (standard) Denavit-Hartenberg parameters [SpongHutchinson2006].
 
     Args:

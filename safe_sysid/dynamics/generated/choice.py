@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics.generated.c_code import Source, write_c
 from safe_sysid.dynamics.generated.compiled import load
 from safe_sysid.dynamics.generated.factored import FactoredArm
@@ -20,7 +20,6 @@ from safe_sysid.dynamics.generated.recursion import TracedArm, solve
 
 __all__ = ["FUNCTIONS", "METHODS", "Candidates", "candidates", "inverse_operations", "measure"]
 
-FloatArray = NDArray[np.float64]
 
 FUNCTIONS = ("inverse", "gravity", "induced", "mass", "regressor", "forward")
 METHODS = ("recursion", "psdm")

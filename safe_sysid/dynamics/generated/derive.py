@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
+from safe_sysid.core.arrays import BoolArray, FloatArray, IntArray
 from safe_sysid.core.layout import PER_LINK
 from safe_sysid.dynamics.generated.chain import Chain, chain_of
 from safe_sysid.dynamics.generated.model import GRAVITY, PseudoSymbolicModel, accelerations
@@ -33,8 +34,6 @@ from safe_sysid.robot.model import Kinematics
 
 __all__ = ["base_columns", "derive", "parameter_order"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 #: Of a link's ten parameters, last the ones that dissolve in others: mass, m c_z and one of Ixx, Iyy.
 _ORDER = (4, 5, 7, 8, 9, 1, 2, 6, 3, 0)
@@ -171,7 +170,7 @@ def _pruned(sums: csr_matrix, sizes: csr_matrix) -> csr_matrix:
 
 def _velocity_rows(
     chain: Chain, pairs: list[tuple[int, int]], codes: list[IntArray], inertia: csr_matrix, acceleration: dict
-) -> tuple[NDArray[np.int64], csr_matrix]:
+) -> tuple[IntArray, csr_matrix]:
     """Keys ``(acceleration n + joint) 5^n + function`` and rows of the velocity terms."""
     n, span, first = chain.n, DIGITS**chain.n, 0
     keys, sources, factors = [], [], []
@@ -199,7 +198,7 @@ def _velocity_rows(
     return distinct, _pruned(join @ inertia, abs(join) @ abs(inertia))
 
 
-def derive(kin: Kinematics, zero: NDArray[np.bool_] | None = None, rotors: bool = False) -> PseudoSymbolicModel:
+def derive(kin: Kinematics, zero: BoolArray | None = None, rotors: bool = False) -> PseudoSymbolicModel:
     """The pseudo-symbolic model of an arm.
 
     Args:

@@ -19,15 +19,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import BoolArray, FloatArray, IntArray
 from safe_sysid.dynamics.generated.model import GRAVITY, accelerations
 from safe_sysid.dynamics.generated.polynomials import DIGITS
 
 __all__ = ["proved_bound", "rounding"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 _POINTS = 1_500_000  # of the grid
 _STEPS = (8, 64)  # of a joint, at least and at most
@@ -46,7 +44,7 @@ def proved_bound(
     acceleration: IntArray,
     code: IntArray,
     weight: FloatArray,
-    sliding: NDArray[np.bool_],
+    sliding: BoolArray,
     q: FloatArray,
     qd: FloatArray,
     qdd: FloatArray,
@@ -115,12 +113,7 @@ def proved_bound(
 
 
 def rounding(
-    acceleration: IntArray,
-    weight: FloatArray,
-    sliding: NDArray[np.bool_],
-    q: FloatArray,
-    qd: FloatArray,
-    qdd: FloatArray,
+    acceleration: IntArray, weight: FloatArray, sliding: BoolArray, q: FloatArray, qd: FloatArray, qdd: FloatArray
 ) -> float:
     """Upper bound of what rounding makes of ``sum_k weight_k y_k`` in floats: 1e-12 of all terms' magnitudes.
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.dynamics.generated.graph import Graph, Value
 from safe_sysid.dynamics.generated.model import GRAVITY, PseudoSymbolicModel, accelerations
 from safe_sysid.dynamics.generated.polynomials import DIGITS
@@ -53,7 +54,7 @@ class FactoredArm:
         self._leaf_of: dict[tuple, int] = {}
         self._parts: dict[tuple[int, int | None], dict[int, Number]] = {}
 
-    def _leaf(self, indices: NDArray[np.int32], values: NDArray[np.float64]) -> int:
+    def _leaf(self, indices: NDArray[np.int32], values: FloatArray) -> int:
         """The number of ``sum values b``, whose first value is 1."""
         key = tuple(zip(indices.tolist(), np.round(values, 10).tolist(), strict=True))
         found = self._leaf_of.get(key)
@@ -83,7 +84,7 @@ class FactoredArm:
             self._known[key] = found
         return found * scale
 
-    def _polynomial(self, code: NDArray[np.int64], rows: csr_matrix, column: int | None) -> Number:
+    def _polynomial(self, code: IntArray, rows: csr_matrix, column: int | None) -> Number:
         """``sum_k function_k (rows_k b)``, or ``sum_k function_k rows_k,column``."""
         terms = []
         for k, function in enumerate(code.tolist()):

@@ -7,21 +7,21 @@ import re
 import shlex
 import subprocess
 import tempfile
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics.generated.c_code import Source
 from safe_sysid.dynamics.generated.choice import FUNCTIONS, METHODS, Candidates
 from safe_sysid.dynamics.generated.compiled import FLAGS, NoCompilerError, compiler_here
 from safe_sysid.dynamics.generated.model import PseudoSymbolicModel
 from safe_sysid.errors import ModelError
 
-__all__ = ["STATES", "Generated", "check_place", "choices", "write"]
+__all__ = ["STATES", "Generated", "array", "check_place", "choices", "plain", "put", "write"]
 
-FloatArray = NDArray[np.float64]
 
 _ALLOWED = 1e-9
 _ZERO = 1e-12  # where all that is expected is zero
@@ -88,12 +88,32 @@ def write(made: Generated, prefix: str, out: Path) -> Generated:
         ModelError: a compiler or a self-test that fails, or a directory that cannot be written.
     """
     source = made.found.source(made.chosen, prefix, made.transition)
-    nominal = _array(f"{prefix}_nominal", made.nominal) + "\n" if made.nominal is not None else ""
+    nominal = array(f"{prefix}_nominal", made.nominal) + "\n" if made.nominal is not None else ""
     texts = {
         f"{prefix}.c": f'#include "{prefix}.h"\n\n' + nominal + source.text,
         f"{prefix}.h": _header(made, source, prefix),
         f"{prefix}_test.c": _self_test(made, prefix),
     }
+    tested = put(out, prefix, texts, lambda tested: _readme(replace(made, tested=tested), prefix), bool(made.seconds))
+    return replace(made, tested=tested)
+
+
+def put(
+    out: Path, prefix: str, texts: Mapping[str, str], readme: Callable[[str | None], str], test: bool
+) -> str | None:
+    """Write files and ``README.md``, all or none, after ``PREFIX_test.c`` was run; returns what that said.
+
+    Args:
+        out: directory to make; an empty one is taken, too.
+        texts: name -> content.
+        readme: its content, from what the self-test said, None if it was not run.
+        test: there is a compiler to run it.
+
+    Raises:
+        ModelError: a compiler or a self-test that fails, or a directory that cannot be written.
+    """
+    check_place(out)
+    tested = None
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as place:
@@ -101,15 +121,15 @@ def write(made: Generated, prefix: str, out: Path) -> Generated:
             folder.mkdir()
             for name, text in texts.items():
                 (folder / name).write_text(text, encoding="utf-8")
-            if made.seconds:
-                made = replace(made, tested=_run_test(folder, prefix))
-            (folder / "README.md").write_text(_readme(made, prefix), encoding="utf-8")
+            if test:
+                tested = _run_test(folder, prefix)
+            (folder / "README.md").write_text(readme(tested), encoding="utf-8")
             if out.exists():
                 out.rmdir()
             os.replace(folder, out)
     except OSError as error:
         raise ModelError(f"{out}: nothing is written: {error.strerror}") from None
-    return made
+    return tested
 
 
 def _run_test(folder: Path, prefix: str) -> str:
@@ -131,20 +151,21 @@ def _run_test(folder: Path, prefix: str) -> str:
     return ran.stdout.strip()
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
     """A name that ends no comment: a stranger's file may have any."""
     return re.sub(r"[^\w .-]", "_", name, flags=re.ASCII)
 
 
-def _array(name: str, values: FloatArray) -> str:
-    numbers = ", ".join(repr(float(x)) for x in np.ravel(values))
+def array(name: str, values: FloatArray) -> str:
+    """A constant of C; infinite numbers need ``math.h``."""
+    numbers = ", ".join(repr(float(x)).replace("inf", "INFINITY") for x in np.ravel(values))
     return f"const double {name}[{np.size(values)}] = {{{numbers}}};\n"
 
 
 def _header(made: Generated, source: Source, prefix: str) -> str:
     upper, model = prefix.upper(), made.model
     lines = [
-        f"/* Rigid-body dynamics of {_plain(made.name)}. SI units; see README.md. Thread-safe: no state. */",
+        f"/* Rigid-body dynamics of {plain(made.name)}. SI units; see README.md. Thread-safe: no state. */",
         f"#ifndef {upper}_H", f"#define {upper}_H", "",
         "#ifdef __cplusplus", 'extern "C" {', "#endif", "",
         f"#define {upper}_JOINTS {model.n}", f"#define {upper}_BASE {made.parameters}",
@@ -177,7 +198,7 @@ def _self_test(made: Generated, prefix: str) -> str:
     widest = model.n * max(model.n, made.parameters)
     lines = [
         f'#include "{prefix}.h"', "#include <math.h>", "#include <stdio.h>", "",
-        *(f"static {_array(name, value)}" for name, value in data.items()),
+        *(f"static {array(name, value)}" for name, value in data.items()),
         "static int compare(const char *what, const double *found, const double *expected, int size)", "{",
         "    double most = 0.0, gap = 0.0;",
         "    for (int i = 0; i < size; ++i) {",
@@ -226,7 +247,7 @@ def _readme(made: Generated, prefix: str) -> str:
     sliding = ", ".join(str(j + 1) for j in np.nonzero(model.chain.sliding)[0]) or "none"
     build = f"cc -std=c99 -O2 {prefix}.c {prefix}_test.c -lm -o {prefix}_test && ./{prefix}_test"
     lines = [
-        f"# Dynamics of {_plain(made.name)}", "",
+        f"# Dynamics of {plain(made.name)}", "",
         f"C99 without heap, libraries or branches: `{prefix}.c`, `{prefix}.h`. {n} joints, "
         f"{made.parameters} parameters.",
         "Rigid bodies; rotors and friction where the parameters have Ia, Fc, Fv and beta. No function keeps a state: "

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import COULOMB, OFFSET, PER_LINK, ROTOR, VISCOUS
 from safe_sysid.decimals import at_most
 from safe_sysid.dynamics.generated.backend import drawn_parameters
@@ -24,7 +24,6 @@ from safe_sysid.robot.model import Kinematics
 
 __all__ = ["MOST_JOINTS", "Arm", "derived", "generate", "predicted", "write_reduced"]
 
-FloatArray = NDArray[np.float64]
 
 #: More joints than these are derived only when told to.
 MOST_JOINTS = 8

@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.core.layout import PAYLOAD_NAMES
 from safe_sysid.dynamics.generated.chain import Chain
 from safe_sysid.dynamics.generated.polynomials import DIGITS
 
 __all__ = ["GRAVITY", "PseudoSymbolicModel", "accelerations"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 #: The number of gravity among the accelerations of :func:`accelerations`.
 GRAVITY = 0

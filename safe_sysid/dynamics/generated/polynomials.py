@@ -13,14 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.dynamics.generated.chain import PSEUDO, UNPSEUDO, Chain, kronecker, skew
 
 __all__ = ["DIGITS", "FunctionRows", "Matrices", "derivatives", "expand", "joint_transforms"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 DIGITS = 5
 #: Below this share of the sum of its terms' magnitudes a coefficient is the rounding error of zero.

@@ -3,7 +3,8 @@ r"""Recursions of one arm, traced: constants folded, base parameters only, zeros
 Frames are those of :mod:`safe_sysid.dynamics.generated.chain`, links' parameters base parameters: those that are not
 base are zero. Newton-Euler gives torques; the composite rigid bodies the mass matrix; forward dynamics solves
 with it by ``L D L^T``. Regressors need no wrenches carried down the chain: entry (j, p) is the twist of joint j
-seen in link p's frame, times the wrench per unit of the parameter.
+seen in link p's frame, times the wrench per unit of the parameter. :func:`two_velocity_regressor` does the same in the
+joints' own frames, for all parameters and two velocities: what the robust law takes.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from typing import Any
 from safe_sysid.core.layout import PER_LINK
 from safe_sysid.dynamics.generated.chain import Chain
 from safe_sysid.dynamics.generated.graph import Graph, Value
+from safe_sysid.errors import ModelError
+from safe_sysid.robot.model import Kinematics
 
-__all__ = ["TracedArm", "solve"]
+__all__ = ["TracedArm", "solve", "two_velocity_regressor"]
 
 Number = Value | float
 Vector = list[Any]  # of numbers: values and floats
@@ -244,7 +247,7 @@ class TracedArm:
             for k in range(j, n):
                 if k > j:
                     v, w = self._up(k, _add(v, _cross(w, self._shift[k]))), self._up(k, w)
-                self._columns(out[j], columns, k, motions[k], v, w)
+                _add_columns(out[j], columns, k, motions[k], v, w)
         if self.rotors:
             for j in range(n):
                 if (own := columns.get(PER_LINK * n + j)) is not None:
@@ -261,28 +264,29 @@ class TracedArm:
                     moment = self._down(i, moment)
         return out
 
-    def _columns(self, row: Vector, columns: dict[int, int], link: int, motion: _Motion, v: Vector, w: Vector) -> None:
-        """Entries of a row of the regressor for one link: the twist (v, w) times wrenches per unit."""
-        u, dw, dv, (xy, xz, yz, sxx, syy, szz) = motion.u, motion.dw, motion.dv, motion.products
-        moments: dict[int, Vector] = {
-            4: [dw[0], xz, -xy],
-            5: [-u[2][0], u[2][1], sxx - syy],
-            6: [-yz, dw[1], xy],
-            7: [u[1][0], szz - sxx, -u[1][2]],
-            8: [syy - szz, -u[0][1], u[0][2]],
-            9: [yz, -xz, dw[2]],
-        }
-        arms: list[Vector] = [[0.0, -dv[2], dv[1]], [dv[2], 0.0, -dv[0]], [-dv[1], dv[0], 0.0]]
-        for p in range(PER_LINK):
-            k = columns.get(PER_LINK * link + p)
-            if k is None:
-                continue
-            if p == 0:
-                row[k] = _dot(v, dv)
-            elif p < 4:
-                row[k] = _dot(v, [u[i][p - 1] for i in range(3)]) + _dot(w, arms[p - 1])
-            else:
-                row[k] = _dot(w, moments[p])
+
+def _add_columns(row: Vector, columns: dict[int, int], link: int, motion: _Motion, v: Vector, w: Vector) -> None:
+    """Entries of a row of the regressor for one link: the twist (v, w) times wrenches per unit."""
+    u, dw, dv, (xy, xz, yz, sxx, syy, szz) = motion.u, motion.dw, motion.dv, motion.products
+    moments: dict[int, Vector] = {
+        4: [dw[0], xz, -xy],
+        5: [-u[2][0], u[2][1], sxx - syy],
+        6: [-yz, dw[1], xy],
+        7: [u[1][0], szz - sxx, -u[1][2]],
+        8: [syy - szz, -u[0][1], u[0][2]],
+        9: [yz, -xz, dw[2]],
+    }
+    arms: list[Vector] = [[0.0, -dv[2], dv[1]], [dv[2], 0.0, -dv[0]], [-dv[1], dv[0], 0.0]]
+    for p in range(PER_LINK):
+        k = columns.get(PER_LINK * link + p)
+        if k is None:
+            continue
+        if p == 0:
+            row[k] = _dot(v, dv)
+        elif p < 4:
+            row[k] = _dot(v, [u[i][p - 1] for i in range(3)]) + _dot(w, arms[p - 1])
+        else:
+            row[k] = _dot(w, moments[p])
 
 
 def solve(graph: Graph, matrix: list[Vector], right: Vector) -> Vector:
@@ -312,3 +316,88 @@ def solve(graph: Graph, matrix: list[Vector], right: Vector) -> Vector:
         for i in range(j):
             x[j] = x[j] - lower[j][i] * x[i]
     return x
+
+
+def two_velocity_regressor(kin: Kinematics, graph: Graph) -> list[Vector]:
+    """Slotine and Li's ``W_s`` (n, 11 n) of all links' parameters about the joints' frames, then of the rotors.
+
+    Inputs of the code to be: ``q`` (and ``s``, ``c`` of it), ``qd``, ``qdd`` and, as ``tau``, the second velocity.
+
+    Raises:
+        ModelError: the arm has a branch.
+    """
+    n = len(kin.axis)
+    if list(kin.parent) != list(range(-1, n - 1)):
+        raise ModelError("a branch in the arm: expected a chain")
+    q, qd, qdd, qd_a = ([graph.state(f"{name}[{j}]") for j in range(n)] for name in ("q", "qd", "qdd", "tau"))
+    zero: Vector = [graph.constant(0.0)] * 3
+    x, y, dw, dv = zero, zero, zero, [graph.constant(-float(g)) for g in kin.gravity]
+    u: list[Vector] = [zero, zero, zero]
+    turns: list[list[Vector]] = []
+    shifts: list[Vector] = []
+    motions: list[tuple[_Motion, Vector, Vector]] = []
+    for j in range(n):
+        axis, sliding = [float(a) for a in kin.axis[j]], bool(kin.sliding[j])
+        turns.append(_turned(graph, kin.rotation[j], axis, j, sliding))
+        shift: Vector = [float(p) for p in kin.translation[j]]
+        if sliding:
+            along = (kin.rotation[j] @ kin.axis[j]).tolist()
+            shift = [p + a * q[j] for p, a in zip(shift, along, strict=True)]
+        shifts.append(shift)
+        dv = _in_child(turns[j], _add(dv, _times(u, shift)))
+        x, y, dw = (_in_child(turns[j], vector) for vector in (x, y, dw))
+        across = _add([qd_a[j] * a for a in _cross(x, axis)], [qd[j] * a for a in _cross(y, axis)])
+        if sliding:
+            dv = _add(dv, [qdd[j] * a + b for a, b in zip(axis, across, strict=True)])
+        else:
+            dw = _add(dw, [qdd[j] * a + 0.5 * b for a, b in zip(axis, across, strict=True)])
+            x, y = _add(x, [qd[j] * a for a in axis]), _add(y, [qd_a[j] * a for a in axis])
+        xx, yy, zz = (x[i] * y[i] for i in range(3))
+        xy, xz, yz = (0.5 * (x[a] * y[b] + x[b] * y[a]) for a, b in ((0, 1), (0, 2), (1, 2)))
+        u = [
+            [-(yy + zz), xy - dw[2], xz + dw[1]],
+            [xy + dw[2], -(xx + zz), yz - dw[0]],
+            [xz - dw[1], yz + dw[0], -(xx + yy)],
+        ]
+        motions.append((_Motion(x, dw, dv, u, [xy, xz, yz, xx, yy, zz]), x, y))
+    out: list[Vector] = [[0.0] * (11 * n) for _ in range(n)]
+    columns, spins = {p: p for p in range(PER_LINK * n)}, {int(c): [0.0] * 3 for c in kin.motors.carrier}
+    turning: dict[tuple[int, int], Vector] = {}
+    for i in range(n):
+        axis, still = [float(a) for a in kin.axis[i]], [0.0] * 3
+        w, v = (still, axis) if kin.sliding[i] else (axis, still)
+        for k in range(i, n):
+            if k > i:
+                v, w = _in_child(turns[k], _add(v, _cross(w, shifts[k]))), _in_child(turns[k], w)
+            _add_columns(out[i], columns, k, motions[k][0], v, w)
+            if k in spins:
+                turning[i, k] = w
+        out[i][PER_LINK * n + i] = qdd[i]
+    for j, carrier, gear, along in zip(*kin.motors, strict=True):
+        motion, first, second = motions[carrier]
+        z = [float(gear) * float(a) for a in along]
+        place = PER_LINK * n + int(j)
+        out[j][place] = out[j][place] + _dot(z, motion.dw)
+        across = _add([qd_a[j] * a for a in _cross(first, z)], [qd[j] * a for a in _cross(second, z)])
+        moment = [qdd[j] * a + 0.5 * b for a, b in zip(z, across, strict=True)]
+        for i in range(int(carrier) + 1):
+            out[i][place] = out[i][place] + _dot(turning[i, int(carrier)], moment)
+    return out
+
+
+def _turned(graph: Graph, fixed: Any, axis: list[float], j: int, sliding: bool) -> list[Vector]:
+    """Rotation of joint frame j in the one before: Rodrigues' formula, numbers next to 0, 1 and -1 taken for them."""
+    exact = [[float(round(a)) if abs(a - round(a)) < 1e-15 else float(a) for a in row] for row in fixed]
+    if sliding:
+        return [[graph.constant(a) for a in row] for row in exact]
+    s, c = graph.state(f"s[{j}]"), graph.state(f"c[{j}]")
+    skewed = [[0.0, -axis[2], axis[1]], [axis[2], 0.0, -axis[0]], [-axis[1], axis[0], 0.0]]
+    turn = [
+        [c * ((a == b) - axis[a] * axis[b]) + axis[a] * axis[b] + s * skewed[a][b] for b in range(3)] for a in range(3)
+    ]
+    return [[_dot(row, [turn[a][b] for a in range(3)]) for b in range(3)] for row in exact]
+
+
+def _in_child(turn: list[Vector], v: Vector) -> Vector:
+    """Components in a joint's frame of a vector given in the frame before."""
+    return [_dot([turn[a][b] for a in range(3)], v) for b in range(3)]

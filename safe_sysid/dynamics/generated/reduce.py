@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.dynamics.generated.enclosure import proved_bound, rounding
 from safe_sysid.dynamics.generated.model import PseudoSymbolicModel, accelerations
 from safe_sysid.dynamics.generated.polynomials import DIGITS
@@ -32,8 +32,6 @@ __all__ = [
     "reduce_to",
 ]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 _RANKED, _JUDGED, _SEARCHED, _FITTED = 2000, 4000, 1000, 1500  # states
 _NUMBERS = 4_000_000  # of functions times states at once

@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
+from safe_sysid.core.arrays import BoolArray, FloatArray, IntArray
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS, ParameterLayout
 from safe_sysid.core.units import unit_for
 from safe_sysid.errors import ParameterError
@@ -31,8 +31,6 @@ __all__ = [
     "random_states",
 ]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 #: Of a column's norm: what is left of a dependent one is rounding; and a share that is not worth a word in a name.
 _RANK, _WORDLESS = 1e-11, 1e-4
 
@@ -115,7 +113,7 @@ def parameter_words(layout: ParameterLayout, joint_names: Sequence[str]) -> list
     return links + [f"{term.words} of {joint}" for term in layout.terms for joint in joint_names]
 
 
-def parameter_units(layout: ParameterLayout, sliding: NDArray[np.bool_]) -> list[str]:
+def parameter_units(layout: ParameterLayout, sliding: BoolArray) -> list[str]:
     """(P,) units of all parameters. ``sliding``: (n,) whether a joint slides."""
     terms = [unit_for(term.unit, [bool(slides)]) for term in layout.terms for slides in sliding]
     return [*PAYLOAD_UNITS * layout.n, *terms]

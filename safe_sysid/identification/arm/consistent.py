@@ -15,15 +15,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import BoolArray, FloatArray, IntArray
 from safe_sysid.core.layout import PER_LINK, ParameterLayout
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.parameters import is_consistent, pseudo_inertia
 
 __all__ = ["Boxes", "Fit", "Inside", "fit_consistent", "is_consistent_arm"]
 
-FloatArray = NDArray[np.float64]
 #: Size of links nobody knows anything of, m, and the smallest eigenvalue that is asked for, in a link's own units.
 _LENGTH, _LEAST = 0.1, 1e-6
 _ROOM = 1e-4  # of an interval's half width, for the solver's tolerance
@@ -100,7 +99,7 @@ class Fit:
     values: FloatArray
 
 
-def is_consistent_arm(theta: FloatArray, layout: ParameterLayout, never_negative: NDArray[np.int64]) -> bool:
+def is_consistent_arm(theta: FloatArray, layout: ParameterLayout, never_negative: IntArray) -> bool:
     """Whether every link is real, and nothing is below zero that cannot be."""
     links = all(is_consistent(theta[layout.link(j)]) for j in range(layout.n))
     return links and bool(np.all(theta[never_negative] >= 0.0))
@@ -121,8 +120,8 @@ def fit_consistent(
     fit: Fit,
     layout: ParameterLayout,
     nominal: FloatArray,
-    known: NDArray[np.bool_],
-    never_negative: NDArray[np.int64],
+    known: BoolArray,
+    never_negative: IntArray,
     boxes: Boxes | None = None,
     regularisation: float = 0.0,
     inside: Inside | None = None,
@@ -210,11 +209,11 @@ def fit_consistent(
     return best
 
 
-def _of_links(layout: ParameterLayout) -> NDArray[np.int64]:
+def _of_links(layout: ParameterLayout) -> IntArray:
     return np.arange(layout.links.stop)
 
 
-def _is_tied(matrix: FloatArray) -> NDArray[np.bool_]:
+def _is_tied(matrix: FloatArray) -> BoolArray:
     """(P,) parameters that share a base parameter with others, or have none."""
     shared = (matrix != 0.0).sum(axis=1) > 1
     return np.asarray((matrix[shared] != 0.0).any(axis=0) | ~(matrix != 0.0).any(axis=0))
@@ -227,9 +226,7 @@ def _congruent(body: FloatArray, unit: FloatArray) -> FloatArray:
     return np.asarray(body / (unit[0] * np.outer(lever, lever)))
 
 
-def _drawing(
-    nominal: FloatArray, layout: ParameterLayout, links: list[int], never_negative: NDArray[np.int64]
-) -> FloatArray:
+def _drawing(nominal: FloatArray, layout: ParameterLayout, links: list[int], never_negative: IntArray) -> FloatArray:
     """The drawing, with something in the place of what is not real there."""
     drawing = nominal.copy()
     for j in links:

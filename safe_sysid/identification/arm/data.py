@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 from scipy.signal import butter, sosfiltfilt
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.dynamics.closed_chain import Mechanism, MechanismMotion
 from safe_sysid.dynamics.protocol import coulomb_direction
 from safe_sysid.errors import ParameterError, SafeSysIdError
@@ -26,7 +26,6 @@ from safe_sysid.robot.parameters import frozen_array
 
 __all__ = ["ArmData", "DataError", "Effect", "Processing", "as_torque", "prepare"]
 
-FloatArray = NDArray[np.float64]
 #: Stamps, q, qd and torque of a segment.
 Signals = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 _ORDER = 4
@@ -133,8 +132,8 @@ class ArmData:
     qd: FloatArray
     qdd: FloatArray
     torque: FloatArray
-    segments: NDArray[np.int64]
-    logs: NDArray[np.int64]
+    segments: IntArray
+    logs: IntArray
     effects: tuple[Effect, ...] = ()
     direction: FloatArray | None = None
 

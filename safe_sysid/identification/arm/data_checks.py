@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.identification.equations.measurements import Measurements
 
 __all__ = ["DataFinding", "check_log", "check_torques", "without_equations"]
 
-FloatArray = NDArray[np.float64]
 _ALIKE = 0.9  # correlation of signals that are the same but for scale
 _STILL = 1e-3  # rad: less travel than this excites nothing
 _SLOPES = {57.29578: "velocities in deg/s", 1.0 / 57.29578: "positions in deg", 9.549297: "velocities in rev/min"}

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg, optimize
 
+from safe_sysid.core.arrays import BoolArray, FloatArray, IntArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.arm.base_parameters import BaseParameters, base_parameters_of_factor
@@ -24,9 +24,8 @@ from safe_sysid.identification.arm.consistent import Boxes, Fit, fit_consistent,
 from safe_sysid.identification.estimates.log_cholesky_map import log_cholesky_derivatives
 from safe_sysid.robot.parameters import log_cholesky
 
-__all__ = ["METHODS", "ArmEstimate", "Known", "estimate", "estimates", "never_negative"]
+__all__ = ["METHODS", "ArmEstimate", "Known", "estimate", "estimates", "never_negative", "normal_solution"]
 
-FloatArray = NDArray[np.float64]
 #: ols: least squares; wls: rows weighted; log_cholesky: weighted, consistent by a change of variables; sdp: weighted,
 #: consistent by a semidefinite program.
 METHODS = ("ols", "wls", "log_cholesky", "sdp")
@@ -50,7 +49,7 @@ class Known:
     """
 
     nominal: FloatArray | None = None
-    fixed: NDArray[np.bool_] | None = None
+    fixed: BoolArray | None = None
     boxes: Boxes | None = None
     regularisation: float = 0.0
     never_negative: tuple[int, ...] = ()
@@ -94,7 +93,7 @@ def estimate(
     method: str = "sdp",
     base: BaseParameters | None = None,
     progress: Callable[[float], None] | None = None,
-    real: NDArray[np.bool_] | None = None,
+    real: BoolArray | None = None,
 ) -> ArmEstimate:
     """Estimate all parameters of an arm.
 
@@ -128,7 +127,8 @@ def estimates(
     base: BaseParameters | None = None,
     progress: Callable[[float], None] | None = None,
     pulls: Sequence[float] = (0.0,),
-    real: NDArray[np.bool_] | None = None,
+    real: BoolArray | None = None,
+    weighting: float = 1.0,
 ) -> list[ArmEstimate]:
     """The same for several regularisations, which all need the same work on the samples.
 
@@ -143,6 +143,7 @@ def estimates(
         progress: likewise.
         pulls: regularisations.
         real: as of :func:`estimate`.
+        weighting: power of sigma by which residuals of a row count less: 1 where they are noise.
 
     Raises:
         ParameterError: as :func:`estimate`.
@@ -165,7 +166,8 @@ def estimates(
     start = matrix @ np.where(fixed, 0.0, nominal)
     columns[~real], target[~real] = 0.0, 0.0
     sigma, weights = _reweighted(columns, target, real, channels, start, method != "ols", progress)
-    shares = weights / np.tile(sigma, len(target) // channels)
+    less = sigma if weighting == 1.0 else sigma**weighting * np.exp((1.0 - weighting) * np.mean(np.log(sigma)))
+    shares = weights / np.tile(less, len(target) // channels)
     factor, best = _best(columns, target, shares, start)
     covariance, errors = _covariance(columns, target - columns @ best, shares, real, channels, factor)
     found = []
@@ -217,7 +219,7 @@ def _check(
     return size
 
 
-def never_negative(layout: ParameterLayout, known: Known) -> NDArray[np.int64]:
+def never_negative(layout: ParameterLayout, known: Known) -> IntArray:
     """Indices of parameters that cannot be below zero, masses apart.
 
     Args:
@@ -241,7 +243,7 @@ def _blocks(count: int) -> list[slice]:
     return [slice(at, at + _ROWS) for at in range(0, count, _ROWS)]
 
 
-def _lifted(base: BaseParameters, free: NDArray[np.int64], size: int) -> BaseParameters:
+def _lifted(base: BaseParameters, free: IntArray, size: int) -> BaseParameters:
     """Base parameters of some columns as ones of all: on the others nothing depends."""
     independent = free[base.independent]
     dependent = np.setdiff1d(np.arange(size), independent)
@@ -250,9 +252,7 @@ def _lifted(base: BaseParameters, free: NDArray[np.int64], size: int) -> BasePar
     return BaseParameters(independent, dependent, combination)
 
 
-def _by_channel(
-    residual: FloatArray, real: NDArray[np.bool_], channels: int, of: Callable[[FloatArray], float]
-) -> FloatArray:
+def _by_channel(residual: FloatArray, real: BoolArray, channels: int, of: Callable[[FloatArray], float]) -> FloatArray:
     """(c,) of the residuals of each channel's equations; 0 where it has none."""
     return np.array(
         [of(residual[c::channels][real[c::channels]]) if real[c::channels].any() else 0.0 for c in range(channels)]
@@ -271,7 +271,7 @@ def _spread(residual: FloatArray) -> float:
 def _reweighted(
     columns: FloatArray,
     target: FloatArray,
-    real: NDArray[np.bool_],
+    real: BoolArray,
     channels: int,
     start: FloatArray,
     weighted: bool,
@@ -284,7 +284,7 @@ def _reweighted(
     values = start
     for k in range(_ROUNDS if weighted else 1):
         shares = roots / np.tile(sigma, samples)
-        after = _normal_solution(columns, target, shares, start)
+        after = normal_solution(columns, target, shares, start)
         residual = target - columns @ after
         if not weighted:
             return np.ones(channels), roots
@@ -305,7 +305,7 @@ def _reweighted(
     return sigma, roots
 
 
-def _normal_solution(columns: FloatArray, target: FloatArray, shares: FloatArray, start: FloatArray) -> FloatArray:
+def normal_solution(columns: FloatArray, target: FloatArray, shares: FloatArray, start: FloatArray) -> FloatArray:
     """Weighted least squares by normal equations in columns of size one, from start where the log does not say."""
     weighted = columns * shares[:, None]
     gram = weighted.T @ weighted
@@ -332,12 +332,7 @@ def _best(
 
 
 def _covariance(
-    columns: FloatArray,
-    residual: FloatArray,
-    shares: FloatArray,
-    real: NDArray[np.bool_],
-    channels: int,
-    factor: FloatArray,
+    columns: FloatArray, residual: FloatArray, shares: FloatArray, real: BoolArray, channels: int, factor: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Covariance of the values with blocks of the log as the unit of independence, and standard errors."""
     samples, n = len(residual) // channels, columns.shape[1]
@@ -362,7 +357,7 @@ def _covariance(
 
 
 def _standard(
-    method: str, fit: Fit, layout: ParameterLayout, nominal: FloatArray, fixed: NDArray[np.bool_], known: Known
+    method: str, fit: Fit, layout: ParameterLayout, nominal: FloatArray, fixed: BoolArray, known: Known
 ) -> FloatArray:
     """Standard parameters by a method."""
     if method in ("ols", "wls"):
@@ -374,9 +369,7 @@ def _standard(
     return sdp if method == "sdp" else _log_cholesky(fit, layout, replace(known, nominal=nominal), fixed, sdp)
 
 
-def _log_cholesky(
-    fit: Fit, layout: ParameterLayout, known: Known, fixed: NDArray[np.bool_], start: FloatArray
-) -> FloatArray:
+def _log_cholesky(fit: Fit, layout: ParameterLayout, known: Known, fixed: BoolArray, start: FloatArray) -> FloatArray:
     """The same minimum in variables that make every link real [Rucker2022]; from the drawing where it is real."""
     nominal = start if known.nominal is None else known.nominal
     links = [j for j in range(layout.n) if not fixed[layout.link(j)].any()]

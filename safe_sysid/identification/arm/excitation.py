@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.identification.arm.estimate import ArmEstimate
 
 __all__ = ["Unexcited", "unexcited"]
 
-FloatArray = NDArray[np.float64]
 #: Share of the torques that motions of this arm need, above which what a parameter leaves open is worth a word.
 _OPEN = 0.1
 _LOOKS = 12  # configurations in which a motion is tried

@@ -8,14 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.dynamics.closed_chain import ClosureError, Mechanism
 from safe_sysid.errors import ParameterError
 
 __all__ = ["CRITERIA", "Waves", "box_of_motions", "exciting"]
 
-FloatArray = NDArray[np.float64]
 #: What the best series is chosen by: the determinant of the information, or the condition number of the regressor's
 #: columns [Ayusawa2017], both of columns of length one; the determinant counts their lengths, too, half.
 CRITERIA = ("determinant", "condition")
@@ -57,7 +56,7 @@ def box_of_motions(mechanism: Mechanism) -> tuple[FloatArray, FloatArray]:
 
 def exciting(
     mechanism: Mechanism,
-    columns: NDArray[np.int64],
+    columns: IntArray,
     rng: np.random.Generator,
     seconds: float = 10.0,
     velocity: float = 4.0,

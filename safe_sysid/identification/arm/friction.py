@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import BoolArray, FloatArray
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.closed_chain import Mechanism, MechanismMotion
 from safe_sysid.dynamics.protocol import coulomb_direction
@@ -23,7 +23,6 @@ from safe_sysid.robot.model import Motors
 
 __all__ = ["Column", "at_rest", "candidates", "choose", "columns_of"]
 
-FloatArray = NDArray[np.float64]
 _SPEEDS = (0.03, 0.1, 0.3)  # rad/s, of Stribeck's term
 #: Share of a joint's squared held-out residual that a column must take away.
 #: Less may be what filters leave of reversals.
@@ -84,7 +83,7 @@ class Column:
         return self.kind in ("direction", "gear")
 
 
-def at_rest(data: ArmData) -> NDArray[np.bool_]:
+def at_rest(data: ArmData) -> BoolArray:
     """(N, n_a) where a joint stands still: friction is then anything up to Coulomb's, and no equation of torques.
 
     A joint that hardly ever moves has none: it is all that is known of it.
@@ -194,7 +193,7 @@ def choose(
     extra: FloatArray,
     torque: FloatArray,
     shares: FloatArray,
-    held_out: tuple[FloatArray, FloatArray, FloatArray, NDArray[np.bool_]],
+    held_out: tuple[FloatArray, FloatArray, FloatArray, BoolArray],
     columns: list[Column],
 ) -> list[int]:
     """Which columns are worth it: forward selection; least squares on samples, judged on held-out ones.

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import BoolArray, FloatArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.dynamics.closed_chain import Mechanism, MechanismMotion
 from safe_sysid.errors import ParameterError
@@ -15,7 +15,7 @@ from safe_sysid.identification.arm.agreeing import agreeing
 from safe_sysid.identification.arm.base_parameters import BaseParameters, parameter_units, parameter_words
 from safe_sysid.identification.arm.consistent import Inside
 from safe_sysid.identification.arm.data import ArmData
-from safe_sysid.identification.arm.estimate import ArmEstimate, Known, estimate, estimates
+from safe_sysid.identification.arm.estimate import ArmEstimate, Known, estimate, estimates, normal_solution
 from safe_sysid.identification.arm.excitation import Unexcited, unexcited
 from safe_sysid.identification.arm.friction import Column, at_rest, candidates, choose, columns_of
 from safe_sysid.identification.arm.intervals import ArmIntervals
@@ -23,11 +23,13 @@ from safe_sysid.identification.arm.residuals import ResidualFinding, diagnose_re
 
 __all__ = ["ArmIdentification", "Choices", "identify_samples"]
 
-FloatArray = NDArray[np.float64]
 #: Samples' worth of information of the drawing that are tried where none is said.
 _PULLS = (0.0, 10.0, 1000.0)
 #: Of the held-out residual: a stronger pull must not cost more.
 _FREE = 1e-3
+#: Held-out residual of a joint over that of plain least squares, and the power of sigma that is tried beyond it.
+_WORSE, _WEAKER = 1.1, 0.25
+_ROUNDING = 1e-6  # of a joint's torque: less is no residual
 _HIT = 10.0  # standard deviations of a torque that something else than the arm needs
 _SPEED = 1.0  # rad/s of joints whose log has no faster one
 
@@ -214,7 +216,7 @@ def _moved(found: ArmEstimate, intervals: ArmIntervals, layout: ParameterLayout,
         return found
 
 
-def _fixed(mechanism: Mechanism, choices: Choices) -> NDArray[np.bool_]:
+def _fixed(mechanism: Mechanism, choices: Choices) -> BoolArray:
     fixed = np.zeros(mechanism.layout.size, bool)
     fixed[mechanism.layout.links] = choices.motors_only
     for name in choices.known_links:
@@ -254,9 +256,9 @@ def _further(
     data: tuple[ArmData, ArmData],
     regressors: tuple[FloatArray, FloatArray],
     first: ArmEstimate,
-    fixed: NDArray[np.bool_],
+    fixed: BoolArray,
     transition: float,
-    real: tuple[NDArray[np.bool_], NDArray[np.bool_]],
+    real: tuple[BoolArray, BoolArray],
 ) -> tuple[list[Column], FloatArray, FloatArray]:
     """Columns that held-out samples ask for, for samples and held-out ones."""
     tried = candidates(mechanism)
@@ -283,21 +285,43 @@ def _pulled(
     mechanism: Mechanism,
     known: Known,
     choices: Choices,
-    real: tuple[NDArray[np.bool_], NDArray[np.bool_]],
+    real: tuple[BoolArray, BoolArray],
 ) -> tuple[ArmEstimate, float]:
     """The estimate with the strongest pull towards the drawing that held-out samples do not mind."""
     rows = len(mechanism.actuated)
+
+    def judged(theta: FloatArray) -> FloatArray:
+        residual = np.where(real[1], measured - other @ theta, 0.0).reshape(-1, rows)
+        return np.asarray(np.sqrt(np.mean(residual**2, axis=0)))
+
     pulls = _PULLS if choices.regularisation is None else (choices.regularisation,)
     if choices.method in ("ols", "wls"):
         pulls = pulls[:1]
     found: list[tuple[float, ArmEstimate, float]] = []
     results = estimates(regressor, torque, mechanism.layout, rows, known, choices.method, pulls=pulls, real=real[0])
     for pull, result in zip(pulls, results, strict=True):
-        residual = np.where(real[1], measured - other @ result.theta, 0.0).reshape(-1, rows)
-        score = float(np.mean(np.sqrt(np.mean(residual**2, axis=0)) / np.maximum(result.sigma, 1e-12)))
+        score = float(np.mean(judged(result.theta) / np.maximum(result.sigma, 1e-12)))
         found.append((score, result, pull))
     least = min(score for score, _, _ in found)
-    return next((result, pull) for score, result, pull in reversed(found) if score <= (1.0 + _FREE) * least)
+    best, pull = next((result, pull) for score, result, pull in reversed(found) if score <= (1.0 + _FREE) * least)
+    if choices.method == "ols":
+        return best, pull
+    # Where residuals are no noise, but what the model lacks, joints that have little of it must not decide on others.
+    least_squares, free = np.zeros(regressor.shape[1]), best.base.independent
+    if known.fixed is not None and known.nominal is not None:
+        least_squares[known.fixed] = known.nominal[known.fixed]
+    rest = torque - regressor @ least_squares
+    least_squares[free] = normal_solution(regressor[:, free], rest, real[0].astype(float), best.values)
+    plain = judged(least_squares) + _ROUNDING * judged(np.zeros(len(least_squares))) + 1e-300
+    worst = np.max(judged(best.theta) / plain)
+    if worst > _WORSE:
+        again = estimates(
+            regressor, torque, mechanism.layout, rows, known, choices.method, pulls=(pull,), real=real[0],
+            weighting=_WEAKER,
+        )[0]  # fmt: skip
+        if np.max(judged(again.theta) / plain) < worst:
+            return again, pull
+    return best, pull
 
 
 def _open_regressor(
@@ -314,7 +338,7 @@ def _open_regressor(
 
 
 def _collisions(
-    samples: ArmData, found: ArmEstimate, residual: FloatArray, real: NDArray[np.bool_], mechanism: Mechanism
+    samples: ArmData, found: ArmEstimate, residual: FloatArray, real: BoolArray, mechanism: Mechanism
 ) -> list[tuple[float, float, int]]:
     """Stretches in which most torques of a motor are far from any that the arm needs: something touched it.
 

@@ -17,8 +17,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.arm.base_parameters import BaseParameters, base_parameters, random_states
@@ -32,9 +32,8 @@ from safe_sysid.identification.equations.stream import MomentumStream, default_w
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["ArmIntervals", "ArmIntervalsError", "arm_intervals", "base_of", "empty_handed"]
+__all__ = ["ArmIntervals", "ArmIntervalsError", "arm_intervals", "base_of", "empty_handed", "intervals_of_rows"]
 
-FloatArray = NDArray[np.float64]
 _PIECE = 20_000  # samples of one piece of work, about
 _PUSHED = 2000  # samples turned into rows at once
 _MAX_ROWS = 6000
@@ -148,6 +147,23 @@ def arm_intervals(
         found.bound()
         tell(0.7 + 0.3 * (turn + 1) / _LAST)
     return found.result(box, errors)
+
+
+def intervals_of_rows(found: ArmIntervals, base: BaseParameters) -> ArmIntervals:
+    """Intervals of other combinations, from the equations that proved some.
+
+    Args:
+        base: the combinations.
+
+    Raises:
+        ArmIntervalsError: it is proved that no arm of the prior agrees with the equations.
+    """
+    bounds = _Bounds(sensor_prior(found.box, found.errors), base)
+    # Number 1 is that of a tare.
+    bounds.add(replace(found.rows, log=np.where(found.rows.log > 0, found.rows.log + 1, 0)))
+    for _ in range(2):
+        bounds.bound()
+    return replace(bounds.result(found.box, found.errors), equations=found.equations)
 
 
 class _Piece(NamedTuple):

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import linprog
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.arm.data_checks import without_equations
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
@@ -25,10 +25,10 @@ from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.identification.equations.stream import MomentumStream, default_windows
 from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["NeededErrors", "NeededErrorsError", "momentum_equations", "needed_errors", "torque_reach"]
 
-FloatArray = NDArray[np.float64]
 _CHUNK = 2000  # samples whose equations are held at once
 _WORST = 25  # broken equations of a joint that come in from each chunk and window
 _ROUNDS = 25
@@ -66,6 +66,7 @@ def needed_errors(
     logs: Sequence[Measurements],
     validation: Sequence[Measurements] = (),
     progress: Callable[[float], None] | None = None,
+    box: ParameterBox | None = None,
 ) -> NeededErrors:
     """Find the smallest torque errors.
 
@@ -75,11 +76,13 @@ def needed_errors(
         logs: of the arm, nothing in its hand that the prior does not hold.
         validation: other logs.
         progress: called with the share that is done.
+        box: of the arm and what it holds in all logs; None for the model's prior.
 
     Raises:
         NeededErrorsError: no equations, or no parameters at all.
     """
-    n, box = model.n, sensor_prior(model.arm_prior, errors)
+    n, known = model.n, model.arm_prior if box is None else box
+    box = sensor_prior(known, errors)
     bare = replace(errors, torque_abs=np.zeros(n), torque_drift=np.zeros(n))
     scale = np.where(box.rad > 0.0, box.rad, 0.0)
     theta, absolute = box.mid.copy(), np.zeros(n)
@@ -87,7 +90,7 @@ def needed_errors(
     missing, worst, count = np.full(n, np.inf), np.zeros((n, 2)), 0
     for step in range(_ROUNDS):
         missing, count = np.full(n, -np.inf), 0
-        for rows in momentum_equations(model, bare, logs):
+        for rows in momentum_equations(model, bare, logs, known):
             count += len(rows)
             needed = _needed(rows, theta, errors.torque_rel)
             for j in range(n):
@@ -109,22 +112,22 @@ def needed_errors(
         theta, absolute = _program(np.concatenate(kept), box.mid, scale, n)
     else:
         missing = np.full(n, -np.inf)
-        for rows in momentum_equations(model, bare, logs):
+        for rows in momentum_equations(model, bare, logs, known):
             np.maximum.at(missing, rows.joint, _needed(rows, theta, errors.torque_rel))
     checked = np.zeros(n)
-    for rows in momentum_equations(model, bare, validation):
+    for rows in momentum_equations(model, bare, validation, known):
         np.maximum.at(checked, rows.joint, _needed(rows, theta, errors.torque_rel))
     return NeededErrors(errors.torque_rel, np.maximum(missing, 0.0), checked, theta, count, worst)
 
 
 def momentum_equations(
-    model: RobotModel, errors: MeasurementErrors, logs: Sequence[Measurements]
+    model: RobotModel, errors: MeasurementErrors, logs: Sequence[Measurements], box: ParameterBox
 ) -> Iterator[MomentumRows]:
-    """Equations of every window length that the identifier uses, a chunk of each log at a time."""
+    """Equations of every window length that the identifier uses, for a theta in the box, by chunks of each log."""
     for log in logs:
         stream = MomentumStream(model, errors, default_windows(model, errors))
         for at in range(0, len(log), _CHUNK):
-            rows = stream.push(log[at : at + _CHUNK], model.arm_prior)
+            rows = stream.push(log[at : at + _CHUNK], box)
             if rows is not None and len(rows):
                 yield rows
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+
+from safe_sysid.core.arrays import BoolArray, FloatArray
 
 __all__ = ["ResidualFinding", "diagnose_residuals"]
 
-FloatArray = NDArray[np.float64]
 _BINS = 24
 #: Share of a residual's variance that is worth a word.
 _WORD = 0.1
@@ -49,7 +49,7 @@ def diagnose_residuals(
     qd: FloatArray,
     qdd: FloatArray,
     joint_names: Sequence[str],
-    counts: NDArray[np.bool_] | None = None,
+    counts: BoolArray | None = None,
 ) -> list[ResidualFinding]:
     """Look at what is left.
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.closed_chain import Mechanism
 from safe_sysid.identification.arm.data import ArmData
@@ -24,7 +24,6 @@ from safe_sysid.identification.arm.friction import at_rest
 
 __all__ = ["check_columns"]
 
-FloatArray = NDArray[np.float64]
 _SAMPLES, _FEWEST = 400, 60
 #: Less than this is left: the drawing explains the torques. A change must leave less than _BETTER of what is left.
 _EXPLAINED, _BETTER = 0.01, 0.5

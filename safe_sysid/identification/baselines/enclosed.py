@@ -20,15 +20,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.identification.baselines.regression import Regression
 from safe_sysid.identification.estimates.log_cholesky_map import _PLACES, _TO_THETA
 from safe_sysid.identification.estimates.newton import LogCholeskyAnswer
 
 __all__ = ["BallMatrix", "enclosed_bounds", "interval_map", "linear_bounds"]
 
-FloatArray = NDArray[np.float64]
 Sides = tuple[FloatArray, ...]
 _EPS = 2.0**-52
 _TINY = 1e-300

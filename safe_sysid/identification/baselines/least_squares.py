@@ -11,15 +11,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.errors import ParameterError
 
 __all__ = ["LeastSquaresFit", "check_confidence", "fit_irls", "fit_ols"]
 
-FloatArray = NDArray[np.float64]
 _HUBER = 1.345  # 95 % efficient under normal errors [Huber1981]
+_ITERATIONS = 100
 _SCALE_ROUNDS = 10
 _MAD = 1.482602218505602  # standard deviation over median absolute deviation of a normal distribution
 
@@ -90,17 +90,13 @@ def fit_ols(matrix: FloatArray, target: FloatArray) -> LeastSquaresFit:
     return LeastSquaresFit(estimate, variance * inverse @ inverse.T, rows - unknowns)
 
 
-def fit_irls(
-    matrix: FloatArray, target: FloatArray, group: NDArray[np.int64], iterations: int = 100, tolerance: float = 1e-9
-) -> LeastSquaresFit:
+def fit_irls(matrix: FloatArray, target: FloatArray, group: IntArray) -> LeastSquaresFit:
     """Huber's estimate with one unknown scale per group (joint), both iterated together.
 
     Args:
         matrix: (M, K) of full column rank, M > K.
         target: (M,).
         group: (M,) index of the group of each equation.
-        iterations: at most.
-        tolerance: change of the estimate at which to stop, in standard deviations.
 
     Raises:
         ParameterError: not more equations than unknowns.
@@ -110,7 +106,7 @@ def fit_irls(
     shrink = np.sqrt(rows / (rows - unknowns))  # residuals of a fit are smaller than errors
     estimate, converged, count = fit.estimate, False, 0
     scale = np.ones(rows)
-    for count in range(1, iterations + 1):
+    for count in range(1, _ITERATIONS + 1):
         residual = target - matrix @ estimate
         if count <= _SCALE_ROUNDS:  # medians jump: with scales settled, what is left is a convex problem
             scale = _scales(residual, group) * shrink
@@ -120,7 +116,7 @@ def fit_irls(
         step = fit_ols(matrix * half[:, None], target * half)
         change = np.abs(step.estimate - estimate) / np.sqrt(np.maximum(np.diag(step.covariance), 1e-300))
         estimate = step.estimate
-        if np.max(change) < tolerance and count > 1:
+        if np.max(change) < 1e-9 and count > 1:
             converged = True
             break
     standard = (target - matrix @ estimate) / scale
@@ -135,7 +131,7 @@ def fit_irls(
     return LeastSquaresFit(estimate, covariance, rows - unknowns, count, converged)
 
 
-def _scales(residual: FloatArray, group: NDArray[np.int64]) -> FloatArray:
+def _scales(residual: FloatArray, group: IntArray) -> FloatArray:
     """(M,) robust standard deviation of each equation's group."""
     out = np.empty(len(residual))
     for g in np.unique(group):

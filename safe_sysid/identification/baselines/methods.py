@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.baselines.least_squares import LeastSquaresFit, check_confidence, fit_irls, fit_ols
 from safe_sysid.identification.baselines.recursive import RecursiveLeastSquares
@@ -22,7 +22,6 @@ from safe_sysid.robot.parameters import is_consistent
 
 __all__ = ["METHODS", "estimate_with"]
 
-FloatArray = NDArray[np.float64]
 METHODS = ("sensitivity", "ols", "irls", "rls")
 _LITTLE_TRUST = 1e6  # of the prior's centre, in squared radii of the prior
 _APART = 1e4  # condition number up to which columns count as different

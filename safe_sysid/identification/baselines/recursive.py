@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.baselines.least_squares import LeastSquaresFit
 
 __all__ = ["RecursiveLeastSquares"]
-
-FloatArray = NDArray[np.float64]
 
 
 class RecursiveLeastSquares:

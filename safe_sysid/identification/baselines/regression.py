@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, torque_interval
@@ -23,7 +23,6 @@ from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["Regression", "euler_regression", "proved_regression"]
 
-FloatArray = NDArray[np.float64]
 _CHUNK = 4000  # samples whose regressors are held at once
 
 
@@ -44,7 +43,7 @@ class Regression:
     arm: FloatArray
     target: FloatArray
     slack: FloatArray
-    joint: NDArray[np.int64]
+    joint: IntArray
     proved: bool
 
     def __len__(self) -> int:

@@ -26,8 +26,8 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.baselines.enclosed import enclosed_bounds, linear_bounds
 from safe_sysid.identification.baselines.regression import Regression, euler_regression, proved_regression, split
@@ -42,7 +42,6 @@ from safe_sysid.robot.parameters import is_consistent
 
 __all__ = ["VARIANTS", "estimate_sensitivity", "normal_quadratic", "theorem_13"]
 
-FloatArray = NDArray[np.float64]
 VARIANTS = ("paper", "per_row", "enclosed", "linear")
 _PAPER = "not guaranteed: one floating-point derivative instead of an enclosure over [m]; Euler sums without error term"
 

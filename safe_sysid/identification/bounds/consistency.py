@@ -20,12 +20,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.parameters import frozen_array, pseudo_inertia
 
 __all__ = ["CutSet", "box_cuts", "density_cuts", "face_functions", "on_grid", "semidefinite_cuts", "tangent_cuts"]
 
-FloatArray = NDArray[np.float64]
 GRID = 2.0**-20
 _LARGEST = 32.0
 _UNITS = np.stack([pseudo_inertia(unit) for unit in np.eye(10)])  # J is linear in theta

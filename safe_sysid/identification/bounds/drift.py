@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
@@ -21,8 +22,6 @@ from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import frozen_array
 
 __all__ = ["checked_drift", "drift_of", "drifting", "enlarged"]
-
-FloatArray = NDArray[np.float64]
 
 
 def drift_of(model: RobotModel, errors: MeasurementErrors) -> FloatArray:
@@ -60,7 +59,7 @@ def checked_drift(drift: ArrayLike | None, layout: ParameterLayout) -> FloatArra
     return out
 
 
-def drifting(drift: FloatArray, layout: ParameterLayout) -> tuple[NDArray[np.int64], FloatArray]:
+def drifting(drift: FloatArray, layout: ParameterLayout) -> tuple[IntArray, FloatArray]:
     """Columns (D,) that may drift at all, and by how much (D,): the others are no unknowns.
 
     Args:

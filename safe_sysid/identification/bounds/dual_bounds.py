@@ -13,13 +13,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.intervals import matvec_bounds
 
 __all__ = ["is_proved_empty", "safe_lower", "safe_upper"]
 
-FloatArray = NDArray[np.float64]
 _EPS = 2.0**-52
 
 

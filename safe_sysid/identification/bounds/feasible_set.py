@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import BoolArray, FloatArray, IntArray
 from safe_sysid.core.layout import UnknownsLayout
 from safe_sysid.identification.bounds.drift import checked_drift, drifting
 from safe_sysid.identification.bounds.dual_bounds import is_proved_empty, safe_lower, safe_upper
@@ -28,9 +29,9 @@ from safe_sysid.robot.unknowns import Unknowns
 
 __all__ = ["FeasibleSet"]
 
-FloatArray = NDArray[np.float64]
 # Simplex iterations of one update, and what starting the solver counts for: a budget that is the same on any machine.
 _WORK = {"lp": 4000, "sdp": 12_000}
+_THOROUGH_IMPROVEMENT, _THOROUGH_ROUNDS, _THOROUGH_ROWS = 1e-5, 300, 100_000
 _BATCH = 6  # broken rows that one program may bring in at once
 _PATIENCE = {"lp": 4, "sdp": 6}  # rounds before a small improvement ends a program
 _IMPROVEMENT = {"lp": 0.01, "sdp": 0.003}  # of an unknown's width: less is small
@@ -56,6 +57,7 @@ class FeasibleSet:
         tolerance: float = 1e-3,
         functionals: FloatArray | None = None,
         unknowns: Unknowns | None = None,
+        thorough: bool = False,
     ) -> None:
         """Start with the prior alone.
 
@@ -71,12 +73,17 @@ class FeasibleSet:
             tolerance: in units of a row's slack: less is not worth a round. Of cuts a thousandth of it, relative.
             functionals: (F, 14 n) coefficients of combinations of theta that may be bounded, too; exact as they are.
             unknowns: constants that rows have columns for; None: there are none.
+            thorough: every program to its end, over all rows that may matter: for minutes where seconds would do.
 
         Raises:
             ParameterError: a drift of another shape, or negative.
         """
         self.prior, self._max_rows, self._rounds = prior, max_rows, rounds
         self._improvement = _IMPROVEMENT[method] if improvement is None else improvement
+        self._work: float = _WORK[method]
+        if thorough:
+            self._work, self._improvement, self._rounds = np.inf, _THOROUGH_IMPROVEMENT, _THOROUGH_ROUNDS
+            self._max_rows = max(max_rows, _THOROUGH_ROWS)
         self._payload_constraints, self._method, self._tolerance = payload_constraints, method, tolerance
         if payload_constraints is None:
             self._hand = (np.zeros(10), np.zeros(10), np.zeros(10))
@@ -152,7 +159,7 @@ class FeasibleSet:
             self._empty = bounds if bounds.empty else None
             self.prune()
 
-    def _can_break(self, screen: NDArray[np.float32], target: NDArray[np.floating]) -> NDArray[np.bool_]:
+    def _can_break(self, screen: NDArray[np.float32], target: NDArray[np.floating]) -> BoolArray:
         """(M,) rows that some point of the latest box breaks, or nearly; those with numbers too large are dropped."""
         middle, half = 0.5 * (self._z_lower + self._z_upper), 0.5 * (self._z_upper - self._z_lower)
         reach = np.abs(screen) @ half.astype(np.float32)
@@ -189,7 +196,7 @@ class FeasibleSet:
         self._screen, self._target = self._screen[keep], self._target[keep]
         self._gap, self._is_working = self._gap[keep], self._is_working[keep]
 
-    def bound(self, indices: NDArray[np.int64], box: ParameterBox) -> LinearBounds:
+    def bound(self, indices: IntArray, box: ParameterBox) -> LinearBounds:
         """Proved bounds of unknowns by index, over rows, cuts and a box that holds the truth (the latest one).
 
         Args:
@@ -248,17 +255,15 @@ class FeasibleSet:
         found = collect(count, len(self), self._solver.cuts, proofs)
         return LinearBounds(lower, upper, solved, False, -1, (), *found)
 
-    def _blame(self, origin: NDArray[np.int64], y: FloatArray) -> tuple[int, tuple[str, ...]]:
+    def _blame(self, origin: IntArray, y: FloatArray) -> tuple[int, tuple[str, ...]]:
         return culprit(self.rows, self._solver.cuts, origin, y)
 
-    def _solve(
-        self, programs: list[Program], settled: set[Program]
-    ) -> dict[Program, tuple[str, FloatArray, NDArray[np.int64]]]:
+    def _solve(self, programs: list[Program], settled: set[Program]) -> dict[Program, tuple[str, FloatArray, IntArray]]:
         """Multipliers of unscaled rows and cuts for each program, and which these are."""
-        answers: dict[Program, tuple[str, FloatArray, NDArray[np.int64]]] = {}
+        answers: dict[Program, tuple[str, FloatArray, IntArray]] = {}
         self._gap[:] = np.inf
         solver, values = self._solver.programs, dict.fromkeys(programs, -np.inf)
-        stop = solver.work + _WORK[self._method]
+        stop = solver.work + self._work
         first = self._next % len(programs)
         active = programs[first:] + programs[:first]
         old = [program for program in active if program in self._vertices]
@@ -297,7 +302,7 @@ class FeasibleSet:
                 break
         return answers
 
-    def _take_in_broken(self, points: FloatArray) -> NDArray[np.bool_]:
+    def _take_in_broken(self, points: FloatArray) -> BoolArray:
         """Take in what scaled points (K, P) break; returns which of them break anything."""
         broken = np.zeros(len(points), bool)
         new: set[int] = set()

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.identification.bounds.dual_bounds import safe_lower, safe_upper
 from safe_sysid.identification.bounds.programs import Program
 
 __all__ = ["Functionals"]
-
-FloatArray = NDArray[np.float64]
 
 
 class Functionals:
@@ -58,9 +56,7 @@ class Functionals:
         c = self.scaled[index - len(self._scale)] * self._width
         return sign * float(c @ z), float(np.abs(c) @ (upper - lower))
 
-    def range(
-        self, indices: NDArray[np.int64], box_lower: FloatArray, box_upper: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
+    def range(self, indices: IntArray, box_lower: FloatArray, box_upper: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(K,), (K,) proved bounds over a box alone.
 
         Args:

@@ -9,17 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.core.layout import UnknownsLayout
 from safe_sysid.identification.bounds.consistency import CutSet
 from safe_sysid.identification.equations.momentum import MomentumRows
 
 __all__ = ["LinearBounds", "Proof", "collect", "culprit", "cut_rows", "sides", "unscaled_rows"]
 
-FloatArray = NDArray[np.float64]
 #: Which bound it proves (first K lower ones), multipliers, and the origin of each: a kept row, or -1 - index of a cut.
-Proof = tuple[int, FloatArray, NDArray[np.int64]]
+Proof = tuple[int, FloatArray, IntArray]
 _NONE = np.zeros(0, np.int64)
 
 
@@ -43,13 +42,13 @@ class LinearBounds:
     empty: bool
     culprit: int = -1
     kinds: tuple[str, ...] = ()
-    rows: NDArray[np.int64] | None = None
+    rows: IntArray | None = None
     cuts: CutSet | None = None
     row_multipliers: FloatArray | None = None
     cut_multipliers: FloatArray | None = None
 
 
-def unscaled_rows(rows: MomentumRows, drifting: NDArray[np.int64] = _NONE) -> FloatArray:
+def unscaled_rows(rows: MomentumRows, drifting: IntArray = _NONE) -> FloatArray:
     """(M, X) coefficients over x: those of a tare move from theta_e to theta_h, and multiply f besides.
 
     Args:
@@ -78,7 +77,7 @@ def cut_rows(cuts: CutSet, x: UnknownsLayout) -> FloatArray:
 
 
 def sides(
-    rows: MomentumRows, cuts: CutSet, origin: NDArray[np.int64], drifting: NDArray[np.int64] = _NONE
+    rows: MomentumRows, cuts: CutSet, origin: IntArray, drifting: IntArray = _NONE
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Matrix (M, X) and sides (M,), rounded outward, of rows and cuts by ``origin`` (M,)."""
     mine = origin >= 0
@@ -94,7 +93,7 @@ def sides(
     return matrix, lower, upper
 
 
-def culprit(rows: MomentumRows, cuts: CutSet, origin: NDArray[np.int64], y: FloatArray) -> tuple[int, tuple[str, ...]]:
+def culprit(rows: MomentumRows, cuts: CutSet, origin: IntArray, y: FloatArray) -> tuple[int, tuple[str, ...]]:
     """Row with the largest part in a proof of emptiness (-1 if none takes part), and the kinds of cuts in it."""
     mine = origin >= 0
     kinds = tuple(sorted({str(kind) for kind in cuts.kind[-1 - origin[~mine & (y != 0.0)]]}))
@@ -106,7 +105,7 @@ def culprit(rows: MomentumRows, cuts: CutSet, origin: NDArray[np.int64], y: Floa
 
 def collect(
     count: int, kept: int, cuts: CutSet, proofs: list[Proof]
-) -> tuple[NDArray[np.int64], CutSet, FloatArray, FloatArray]:
+) -> tuple[IntArray, CutSet, FloatArray, FloatArray]:
     """Rows and cuts with a multiplier somewhere, and all multipliers, of ``2 count`` bounds over ``kept`` rows."""
     rows, cut_part = np.zeros((2 * count, kept)), np.zeros((2 * count, len(cuts)))
     for at, y, origin in proofs:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.bounds.consistency import (
     CutSet,
@@ -22,7 +22,6 @@ from safe_sysid.robot.parameters import frozen_array, pseudo_inertia
 
 __all__ = ["PayloadBox", "PayloadConstraints"]
 
-FloatArray = NDArray[np.float64]
 _LENGTH = 0.1  # m, makes masses, first moments and inertias comparable: only the choice of cuts depends on it
 _SCALE = np.array([1.0 / _LENGTH] * 3 + [1.0])
 _UNITS = np.stack([pseudo_inertia(unit) for unit in np.eye(10)])

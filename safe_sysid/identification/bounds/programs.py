@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import highspy
 import numpy as np
-from numpy.typing import NDArray
+
+from safe_sysid.core.arrays import BoolArray, FloatArray
 
 __all__ = ["Program", "Programs", "Solution"]
 
-FloatArray = NDArray[np.float64]
 #: Index of the variable, or number of variables plus that of an objective; +1 to minimise it, -1 to maximise it.
 Program = tuple[int, float]
 _ITERATIONS = 1000  # of one run of the solver: not a clock, the same result on any machine
@@ -51,7 +51,7 @@ class Programs:
         self._objectives = np.zeros((0, size)) if objectives is None else objectives
         self.work = 0  #: so far, in simplex iterations
         # Of each program's last vertex: status of columns and rows, and which rows are active.
-        self._bases: dict[Program, tuple[list, list, NDArray[np.bool_]]] = {}
+        self._bases: dict[Program, tuple[list, list, BoolArray]] = {}
         solver = highspy.Highs()
         for option, value in (
             ("output_flag", False),
@@ -140,7 +140,7 @@ class Programs:
         self.work += _START + count if method == "simplex" else _IPM_WORK
         return solver.getModelStatus()
 
-    def drop_idle(self, limit: int) -> NDArray[np.bool_]:
+    def drop_idle(self, limit: int) -> BoolArray:
         """Delete the rows that are active at no program's last vertex, if there are more than ``limit`` rows.
 
         Returns:

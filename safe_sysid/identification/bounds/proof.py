@@ -23,8 +23,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.bounds.consistency import CutSet
 from safe_sysid.identification.equations.momentum import MomentumRows
@@ -32,7 +32,6 @@ from safe_sysid.robot.parameters import ParameterBox, frozen_array
 
 __all__ = ["MARGIN", "UpdateProof"]
 
-FloatArray = NDArray[np.float64]
 #: Share of the prior's width by which published bounds lie outside the proved ones: room for the rounding of a checker
 #: that rebuilds the rows with interval kinematics.
 MARGIN = 1e-7

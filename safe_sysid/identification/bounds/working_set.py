@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import BoolArray, FloatArray, IntArray
 from safe_sysid.core.layout import UnknownsLayout
 from safe_sysid.identification.bounds.consistency import CutSet
 from safe_sysid.identification.bounds.joint_rows import cut_rows, unscaled_rows
@@ -14,7 +14,6 @@ from safe_sysid.identification.equations.momentum import MomentumRows
 
 __all__ = ["WorkingSet"]
 
-FloatArray = NDArray[np.float64]
 _WIDER = 1e-3  # of a row's slack
 
 
@@ -32,7 +31,7 @@ class WorkingSet:
         scale: FloatArray,
         tolerance: float,
         layout: UnknownsLayout,
-        drifting: NDArray[np.int64],
+        drifting: IntArray,
         objectives: FloatArray | None = None,
     ) -> None:
         """Start empty.
@@ -52,7 +51,7 @@ class WorkingSet:
         self.cuts = CutSet.none()
         self.origin = np.empty(0, np.int64)
 
-    def take_in_rows(self, rows: MomentumRows, index: NDArray[np.int64]) -> None:
+    def take_in_rows(self, rows: MomentumRows, index: IntArray) -> None:
         """Add rows, ``index`` of them among the kept ones."""
         matrix = unscaled_rows(rows, self._drifting)
         target = (rows.target - matrix @ self._mid) / rows.slack
@@ -62,9 +61,7 @@ class WorkingSet:
         self.programs.add_rows(matrix * self._scale / rows.slack[:, None], target - wider[0], target + wider[1])
         self.origin = np.concatenate([self.origin, index])
 
-    def take_in_cuts(
-        self, points: FloatArray, payload_constraints: PayloadConstraints, conic: bool
-    ) -> NDArray[np.bool_]:
+    def take_in_cuts(self, points: FloatArray, payload_constraints: PayloadConstraints, conic: bool) -> BoolArray:
         """Add the cuts that scaled points (K, P) break; returns which of them break one that is new.
 
         Args:
@@ -93,7 +90,7 @@ class WorkingSet:
         matrix = cut_rows(cuts, self._layout) * self._scale
         return matrix, np.maximum(np.abs(matrix).max(axis=1, initial=0.0), 1e-300)
 
-    def _has(self, cuts: CutSet) -> NDArray[np.bool_]:
+    def _has(self, cuts: CutSet) -> BoolArray:
         """(K,) which cuts the model has already."""
         mine = self.cuts.take(-1 - self.origin[self.origin < 0])
         known = {row.tobytes() for row in np.column_stack([mine.u, mine.v, mine.mass])}
@@ -128,7 +125,7 @@ class WorkingSet:
         self.cuts = self.cuts.take(cuts)
         self.origin[mine] = -1 - np.arange(len(cuts))
 
-    def renumber(self, new_index: NDArray[np.int64]) -> None:
+    def renumber(self, new_index: IntArray) -> None:
         """Kept rows have moved: row i is now ``new_index[i]``."""
         mine = self.origin >= 0
         self.origin[mine] = new_index[self.origin[mine]]

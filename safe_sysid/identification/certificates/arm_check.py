@@ -10,23 +10,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.certificates.archive import CertificateError
 from safe_sysid.identification.certificates.arm_file import ArmCertificate
 from safe_sysid.identification.certificates.dual import LARGEST_MULTIPLIER, combination_lower, combination_upper
+from safe_sysid.identification.certificates.interval_regressors import interval_momentum, interval_momentum_rate
 from safe_sysid.identification.certificates.robot_identity import errors_from_json, robot_differences, smaller_errors
 from safe_sysid.identification.certificates.row_check import CertificateRefusedError, LogBook, RowChecker, sensed_box
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["ArmVerdict", "check_arm_certificate"]
+__all__ = ["ArmVerdict", "box_problem", "check_arm_certificate"]
 
-FloatArray = NDArray[np.float64]
 _ROWS = ("target", "slack", "matrix", "ramp", "first", "last", "joint", "box_seq", "log")
 
 
@@ -70,6 +71,76 @@ def check_arm_certificate(
     return ArmVerdict(
         reason, lower, upper, len(certificate.arrays["target"]), tuple(names), time.perf_counter() - start
     )
+
+
+def box_problem(certificate: ArmCertificate, model: RobotModel, lower: FloatArray, upper: FloatArray) -> str | None:
+    """Why a box does not hold what moves as the arm does; None if it does.
+
+    Entries i without a combination of their own have one number e. The stated combinations c_i have 1 at i and k_ip at
+    such entries p; where torques depend on c alone, ``theta'_i = c_i theta - sum_p k_ip e_p`` and ``theta'_p = e_p`` do
+    as theta does: then all is exact but that dependence, which is looked at in interval arithmetic at states.
+
+    Args:
+        certificate: that is proved.
+        model: trusted.
+        lower, upper: (14 n,) the last link's are not looked at.
+    """
+    layout, matrix = model.layout, certificate.arrays["combinations"]
+    hand = np.arange(layout.size)[layout.payload]
+    if matrix[:, hand].any():
+        return "a combination has parameters of the hand"
+    alone = (matrix != 0.0).sum(axis=0) == 1
+    free = [
+        max(np.flatnonzero((c == 1.0) & alone).tolist(), key=lambda p: upper[p] - lower[p], default=-1) for c in matrix
+    ]
+    if -1 in free or len(set(free)) < len(free):
+        return "a combination has no entry of its own"
+    rest = np.setdiff1d(np.arange(layout.size), np.concatenate([np.array(free, np.int64), hand]))
+    if not _same_motion(model, matrix, free, rest):
+        return "momentum depends on more than the combinations"
+    errors, drift = errors_from_json(certificate.header["errors"]), model.settings.tare.drift
+    chosen = {int(p): (Fraction(float(lower[p])) + Fraction(float(upper[p]))) / 2 for p in rest}
+    for i, p in enumerate(free):
+        constant = sum((Fraction(float(matrix[i, k])) * e for k, e in chosen.items() if matrix[i, k]), Fraction(0))
+        low, high = (Fraction(float(certificate.arrays[side][i])) - constant for side in ("lower", "upper"))
+        if p >= layout.joint_terms.start:
+            known = Fraction(float(model.arm_prior.lower[p])), Fraction(float(model.arm_prior.upper[p]))
+            kind, joint = divmod(p - layout.joint_terms.start, model.n)
+            size, bias = max(abs(known[0]), abs(known[1])), Fraction(float(errors.torque_bias[joint]))
+            more = (Fraction(drift.coulomb) * size, Fraction(drift.viscous) * size, 0, Fraction(drift.offset) + bias)[
+                kind
+            ]
+            low, high = max(known[0], low - more), min(known[1], high + more)
+            if kind == 3 and errors.torque_source == "link":
+                low, high = known
+        if not (Fraction(float(lower[p])) <= low and high <= Fraction(float(upper[p]))):
+            return (
+                f"parameter {p} in [{float(lower[p])!r}, {float(upper[p])!r}], proved [{float(low)!r}, {float(high)!r}]"
+            )
+    return None
+
+
+def _same_motion(model: RobotModel, matrix: FloatArray, free: list[int], rest: IntArray) -> bool:
+    """Whether columns of momentum and its rate at ``rest`` are the combinations' shares of those at ``free``."""
+    links = model.layout.links.stop
+    entries = np.array(free, np.int64)
+    own, others = np.flatnonzero(entries < links), np.flatnonzero(entries >= links)
+    if not len(rest):
+        return True
+    if rest.max() >= links or matrix[others][:, rest].any():
+        return False
+    rng = np.random.default_rng(len(matrix))
+    travel = np.where(model.kinematics.sliding, 0.2, np.pi)
+    q, qd = rng.uniform(-1.0, 1.0, (6, model.n)) * travel, rng.normal(size=(6, model.n))
+    shares, places = matrix[own][:, rest], entries[own]
+    for lower, upper in (interval_momentum(model.kinematics, q, q, qd, qd),
+                         interval_momentum_rate(model.kinematics, q, q, qd, qd)):  # fmt: skip
+        middle, radius = 0.5 * (lower + upper), 0.5 * (upper - lower)
+        wrong = np.abs(middle[..., rest] - middle[..., places] @ shares)
+        room = radius[..., rest] + radius[..., places] @ np.abs(shares)
+        if np.any(wrong > 2.0 * room + 1e-12) or np.any(room > 1e-8 * (1.0 + np.abs(middle).max())):
+            return False
+    return True
 
 
 def _check(

@@ -18,7 +18,7 @@ from safe_sysid.identification.certificates.archive import (
     read_arrays,
     write_files,
 )
-from safe_sysid.identification.certificates.file import read_header
+from safe_sysid.identification.certificates.file import ROW_ARRAYS, read_header
 from safe_sysid.identification.certificates.robot_identity import errors_to_json, robot_to_json
 from safe_sysid.identification.digest import log_digest
 from safe_sysid.identification.equations.measurements import Measurements
@@ -34,15 +34,8 @@ _MOST_LOGS = 1000
 
 #: Arrays of the ``.npz``: kinds of dtype and shape; M rows, F combinations, P = 14 n parameters.
 _ARRAYS: Mapping[str, tuple[str, tuple[str | int, ...]]] = {
-    "target": ("f", ("M",)),
-    "slack": ("f", ("M",)),
+    **ROW_ARRAYS,
     "matrix": ("f", ("M", "P")),
-    "ramp": ("f", ("M",)),
-    "first": ("i", ("M",)),
-    "last": ("i", ("M",)),
-    "joint": ("i", ("M",)),
-    "box_seq": ("i", ("M",)),
-    "log": ("i", ("M",)),
     "lower": ("f", ("K",)),
     "upper": ("f", ("K",)),
     "combinations": ("f", ("K", "P")),

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS, UnknownsLayout
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.certificates.cuts import CUT_KINDS, PayloadDeclaration, cut_coefficients, cut_refusal
@@ -33,8 +33,6 @@ from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["ChainChecker", "ChainVerdict"]
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

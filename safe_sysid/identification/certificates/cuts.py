@@ -20,8 +20,8 @@ from fractions import Fraction
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.identification.certificates.interval_arrays import IntervalArray, exactly, inflate
 from safe_sysid.identification.certificates.interval_regressors import PLACEMENT_ERROR
 from safe_sysid.robot.config import EnvelopeSettings
@@ -29,7 +29,6 @@ from safe_sysid.robot.model import RobotModel
 
 __all__ = ["CUT_KINDS", "PayloadDeclaration", "cut_coefficients", "cut_refusal"]
 
-FloatArray = NDArray[np.float64]
 CUT_KINDS = ("semidefinite", "box", "density")
 
 

@@ -14,13 +14,12 @@ import math
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.intervals import iadd, imul, isub, up
 
 __all__ = ["LARGEST_MULTIPLIER", "combination_lower", "combination_upper", "proved_lower", "proved_upper"]
 
-FloatArray = NDArray[np.float64]
 #: Beyond it products may overflow, and infinity minus infinity is what comparisons do not see.
 LARGEST_MULTIPLIER = 1e100
 

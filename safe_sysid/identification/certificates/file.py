@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from safe_sysid.identification.bounds.proof import UpdateProof
 
 __all__ = [
+    "ROW_ARRAYS",
     "SCHEMA",
     "BoundsCertificate",
     "CertificateContext",
@@ -48,18 +49,16 @@ SCHEMA = "safe_sysid/identification-certificate/1"
 _MAX_JSON = 4 << 20
 
 
+#: Arrays of equations, in certificates of every kind.
+ROW_ARRAYS: Mapping[str, tuple[str, tuple[str | int, ...]]] = {
+    **dict.fromkeys(("target", "slack", "ramp"), ("f", ("M",))),
+    **dict.fromkeys(("first", "last", "joint", "box_seq", "log"), ("i", ("M",))),
+}
 #: Arrays of the ``.npz``: kinds of dtype and shape; M rows, K cuts, P = 14 n parameters, F = 3 n of friction, X = P + E
 #: with the arm's unknown constants.
 _ARRAYS: Mapping[str, tuple[str, tuple[str | int, ...]]] = {
-    "target": ("f", ("M",)),
-    "slack": ("f", ("M",)),
+    **ROW_ARRAYS,
     "matrix": ("f", ("M", "X")),
-    "ramp": ("f", ("M",)),
-    "first": ("i", ("M",)),
-    "last": ("i", ("M",)),
-    "joint": ("i", ("M",)),
-    "box_seq": ("i", ("M",)),
-    "log": ("i", ("M",)),
     "cut_kind": ("U", ("K",)),
     "cut_u": ("f", ("K", 4)),
     "cut_v": ("f", ("K", 4)),

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ParameterError
 
 __all__ = ["INFLATE", "TWO_PI", "IntervalArray", "added", "exactly", "inflate"]
 
-FloatArray = NDArray[np.float64]
 _EPS, _TINY = 2.0**-52, 1e-300
 
 #: An expression of sums, products, quotients and square roots of non-negative floats, at most 4000 operations deep and

@@ -25,8 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import BoolArray, FloatArray
 from safe_sysid.core.layout import PER_LINK
 from safe_sysid.identification.certificates.interval_arrays import IntervalArray
 from safe_sysid.identification.certificates.interval_regressors import (
@@ -41,8 +41,6 @@ from safe_sysid.identification.certificates.interval_regressors import (
 from safe_sysid.intervals import iadd, imul
 
 __all__ = ["Derivatives", "Slopes", "derivatives_at", "slopes_at"]
-
-FloatArray = NDArray[np.float64]
 
 
 class Derivatives(NamedTuple):
@@ -159,7 +157,7 @@ def _kernel(
     translation: FloatArray,
     axis: FloatArray,
     gravity: FloatArray,
-    sliding: NDArray[np.bool_],
+    sliding: BoolArray,
     motors: IntervalMotors,
     q: FloatArray,
     qd: FloatArray,

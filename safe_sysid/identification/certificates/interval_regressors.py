@@ -27,8 +27,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import BoolArray, FloatArray, IntArray
 from safe_sysid.core.layout import PER_LINK
 from safe_sysid.errors import ModelError, ParameterError
 from safe_sysid.intervals import check_interval, cos_interval, iadd, imul, isub, sin_interval
@@ -49,7 +49,6 @@ __all__ = [
     "motion_cross",
 ]
 
-FloatArray = NDArray[np.float64]
 
 #: A float rotation matrix is orthogonal, a float axis a unit vector, only up to rounding: the true one is within this.
 PLACEMENT_ERROR = 2.0**-49
@@ -65,8 +64,8 @@ class IntervalMotors(NamedTuple):
         own: whether a joint's row holds what its own rotor does.
     """
 
-    joint: NDArray[np.int64]
-    carrier: NDArray[np.int64]
+    joint: IntArray
+    carrier: IntArray
     gear: FloatArray
     axis: FloatArray
     own: bool
@@ -74,7 +73,7 @@ class IntervalMotors(NamedTuple):
 
 #: rotation (n, 3, 3, 2), translation (n, 3), axis (n, 3, 2), gravity (3,), sliding (n,), motors; last axis of
 #: intervals: lower, upper.
-IntervalKinematics = tuple[FloatArray, FloatArray, FloatArray, FloatArray, NDArray[np.bool_], IntervalMotors]
+IntervalKinematics = tuple[FloatArray, FloatArray, FloatArray, FloatArray, BoolArray, IntervalMotors]
 
 
 def interval_kinematics(kin: Kinematics, own: bool = True) -> IntervalKinematics:
@@ -189,7 +188,7 @@ def local_frames(
     rotation: FloatArray,
     translation: FloatArray,
     axis: FloatArray,
-    sliding: NDArray[np.bool_],
+    sliding: BoolArray,
     q: FloatArray,
     local: FloatArray,
     steps: FloatArray,
@@ -218,7 +217,7 @@ def link_motions(
     steps: FloatArray,
     axis: FloatArray,
     gravity: FloatArray,
-    sliding: NDArray[np.bool_],
+    sliding: BoolArray,
     qd: FloatArray,
     link: int,
     screws: FloatArray,
@@ -322,7 +321,7 @@ def columns_kernel(
     translation: FloatArray,
     axis: FloatArray,
     gravity: FloatArray,
-    sliding: NDArray[np.bool_],
+    sliding: BoolArray,
     motors: IntervalMotors,
     q: FloatArray,
     qd: FloatArray,

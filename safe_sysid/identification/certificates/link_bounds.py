@@ -29,15 +29,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.identification.certificates.interval_arrays import exactly, inflate
 from safe_sysid.robot.model import Kinematics
 
 __all__ = ["DynamicsBounds", "LinkBounds"]
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +111,7 @@ class LinkBounds:
                 self._b[link, k] = inflate(mass * away + moment)
         self._own = own
         #: Of each motor: joint, turning joints up to the carrier, kappa, and W of these.
-        self._motors: list[tuple[int, NDArray[np.int64], float, FloatArray]] = []
+        self._motors: list[tuple[int, IntArray, float, FloatArray]] = []
         for m, driven in enumerate(kin.motors.joint):
             inertia = max(abs(float(side[layout.rotor_inertia][driven])) for side in (lower, upper))
             turning = np.flatnonzero(~sliding[: kin.motors.carrier[m] + 1])
@@ -197,7 +195,7 @@ class LinkBounds:
         return a[None] * product[:, None, :] + tail
 
 
-def _spin_cosines(kin: Kinematics, motor: int, turning: NDArray[np.int64]) -> FloatArray:
+def _spin_cosines(kin: Kinematics, motor: int, turning: IntArray) -> FloatArray:
     """Upper bounds of ``|z . Z_k|`` of a motor for the turning joints given, up to its carrier."""
 
     def angle(a: FloatArray, b: FloatArray) -> float:

@@ -7,16 +7,16 @@ from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import BoolArray, FloatArray, IntArray
 from safe_sysid.errors import ParameterError
+from safe_sysid.identification.certificates.held_steps import HeldTorque
 from safe_sysid.identification.certificates.interval_arrays import TWO_PI, IntervalArray, exactly, inflate
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements
 
 __all__ = ["LogSteps", "LogView"]
 
-FloatArray = NDArray[np.float64]
 #: Samples that contradict the acceleration bound by less than this are not held against a window: float noise of logs.
 _ALLOWANCE_REL, _ALLOWANCE_ABS = 1e-9, 1e-12
 #: A step between samples that is longer than this many periods leaves part of the torque unknown. The period is the
@@ -41,7 +41,7 @@ class LogSteps:
         contradicted: (S,) whether the samples contradict the declared acceleration bound.
     """
 
-    index: NDArray[np.int64]
+    index: IntArray
     h: IntervalArray
     longest: FloatArray
     delta: IntervalArray
@@ -53,14 +53,14 @@ class LogSteps:
     speed: FloatArray
     sign: FloatArray
     torque: IntervalArray
-    contradicted: NDArray[np.bool_]
+    contradicted: BoolArray
 
 
 class LogView:
     """One log with what is declared about it."""
 
     def __init__(
-        self, measurements: Measurements, errors: MeasurementErrors, continuous: NDArray[np.bool_], rate_hz: float
+        self, measurements: Measurements, errors: MeasurementErrors, continuous: BoolArray, rate_hz: float
     ) -> None:
         """Screen the samples: finite, and later than every good one before.
 
@@ -106,7 +106,7 @@ class LogView:
             order.append(step)
         return longest
 
-    def sigma(self, sample: NDArray[np.int64] | int) -> FloatArray:
+    def sigma(self, sample: IntArray | int) -> FloatArray:
         """Error bound of a sample's stamp, that of its representation as a float included, s.
 
         Args:
@@ -172,11 +172,32 @@ class LogView:
             return None
         return low, high
 
-    def steps(self, index: NDArray[np.int64]) -> LogSteps:
+    def _velocities(
+        self, by_q: IntervalArray, by_v: IntervalArray, rho_q: FloatArray, a: FloatArray, longest: FloatArray
+    ) -> tuple[IntervalArray, FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Mean, rho, away and sign of :class:`LogSteps`, and rho of the mean by velocities; a bounds accelerations."""
+        e = self.errors
+        # The trapezoid of a function with Lipschitz constant A misses its mean by at most A h / 4; one whose slope has
+        # the constant J, by J h^2/12.
+        rho_v = inflate(0.25 * a * longest + e.velocity)
+        if e.jerk is not None:
+            rho_v = inflate(np.minimum(0.25 * a * longest, e.jerk * longest * longest / 12.0) + e.velocity)
+        use_q = rho_q <= rho_v
+        mean = IntervalArray(np.where(use_q, by_q.lo, by_v.lo), np.where(use_q, by_q.hi, by_v.hi))
+        rho = np.where(use_q, rho_q, rho_v)
+        reach = 0.5 * a * longest  # a function with Lipschitz constant A is within A h / 2 of its mean, or of its chord
+        away = inflate(reach + rho)
+        by_mean = np.maximum(mean.lo, -mean.hi) > inflate(away + e.transition)
+        by_ends = np.maximum(by_v.lo, -by_v.hi) > inflate(reach + e.velocity + e.transition)
+        sign = np.where(by_mean, np.sign(mean.lo), np.where(by_ends, np.sign(by_v.lo), 0.0))
+        return mean, rho, away, sign, rho_v
+
+    def steps(self, index: IntArray, held: HeldTorque | None = None) -> LogSteps:
         """Facts about the steps that start at these samples, all of them inside windows.
 
         Args:
             index: (S,) of samples whose successors are good too.
+            held: what the arm's equations say of a torque that is held; None: nothing.
         """
         e, data = self.errors, self.data
         early, late = index, index + 1
@@ -195,20 +216,13 @@ class LogView:
         rho_q = inflate(off + (by_q.size() + off) * (twice.hi / shortest))
         jump = (exactly(data.qd[late]) - exactly(data.qd[early])).size()
         a = np.broadcast_to(e.acceleration, jump.shape)
-        # The trapezoid of a function with Lipschitz constant A misses its mean by at most A h / 4.
-        rho_v = inflate(0.25 * a * longest + e.velocity)
         if e.jerk is not None:
-            # qdd is within J h / 2 of its mean; a trapezoid whose slope has that constant misses by J h^2/12.
+            # qdd is within J h / 2 of its mean.
             a = np.minimum(a, inflate((jump + 2.0 * e.velocity) / shortest + 0.5 * e.jerk * longest))
-            rho_v = inflate(np.minimum(0.25 * a * longest, e.jerk * longest * longest / 12.0) + e.velocity)
-        use_q = rho_q <= rho_v
-        mean = IntervalArray(np.where(use_q, by_q.lo, by_v.lo), np.where(use_q, by_q.hi, by_v.hi))
-        rho = np.where(use_q, rho_q, rho_v)
-        reach = 0.5 * a * longest  # a function with Lipschitz constant A is within A h / 2 of its mean, or of its chord
-        away = inflate(reach + rho)
-        by_mean = np.maximum(mean.lo, -mean.hi) > inflate(away + e.transition)
-        by_ends = np.maximum(by_v.lo, -by_v.hi) > inflate(reach + e.velocity + e.transition)
-        sign = np.where(by_mean, np.sign(mean.lo), np.where(by_ends, np.sign(by_v.lo), 0.0))
+        torque = true_torque(data.effort[late], e)
+        if e.effort == "sampled":
+            torque = (torque + true_torque(data.effort[early], e)).halved()
+        mean, rho, away, sign, rho_v = self._velocities(by_q, by_v, rho_q, a, longest)
         differ = np.maximum((by_q - by_v).lo, (by_v - by_q).lo)
         contradicted = np.any(
             (differ > (rho_q + rho_v) * (1.0 + 2.0 * _ALLOWANCE_REL) + 2.0 * _ALLOWANCE_ABS)
@@ -218,9 +232,11 @@ class LogView:
             ),
             axis=1,
         )
-        torque = true_torque(data.effort[late], e)
-        if e.effort == "sampled":
-            torque = (torque + true_torque(data.effort[early], e)).halved()
+        if held is not None:
+            known = np.all((sign != 0.0) | (held.coulomb == 0.0), axis=1) & ~contradicted
+            change = inflate((jump + 2.0 * e.velocity) / shortest)
+            a = held.lower(a, inflate(mean.size() + rho), longest, torque, change, known)
+            mean, rho, away, sign, _ = self._velocities(by_q, by_v, rho_q, a, longest)
         return LogSteps(
             index=index,
             h=h,

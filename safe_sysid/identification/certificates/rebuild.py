@@ -118,11 +118,11 @@ class RowRebuilder:
         """
         self._log = log
         index = np.unique(np.concatenate([np.arange(w.first, w.last) for w in windows]))
-        self._s = log.steps(index)
+        self._facts = box_facts(kin, box, log.errors, unknowns)
+        self._s = log.steps(index, self._facts.held(unknowns.applied(kin), log.errors))
         self._travel, self._zero = kin.travel, unknowns.zero
         enclosed = interval_kinematics(unknowns.applied(kin), log.errors.torque_source != "link")
         self._driven, self._unknown = kin.motors.joint, unknowns.count
-        self._facts = box_facts(kin, box, log.errors, unknowns)
         ramps = any(w.ramp > 0.0 for w in windows)
         self._bounds = step_bounds(enclosed, self._facts, self._s, log.errors, ramps)
         ends = [w.last for w in windows] + [w.first for w in windows if w.ramp <= 0.0]

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.core.layout import UnknownsLayout
 from safe_sysid.errors import ParameterError, SafeSysIdError
 from safe_sysid.identification.certificates.file import CertificateError
@@ -26,7 +26,6 @@ from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["CertificateRefusedError", "LogBook", "NamedLog", "RowChecker", "sensed_box", "tare_drift"]
 
-FloatArray = NDArray[np.float64]
 _STEPS = 2_000  # of windows, prepared at once: bounds the memory
 
 
@@ -266,7 +265,7 @@ class RowChecker:
     def _rebuild(
         self,
         arrays: Mapping[str, Any],
-        mine: NDArray[np.int64],
+        mine: IntArray,
         view: LogView,
         names: Mapping[int, str],
         boxes: Mapping[int, ParameterBox],
@@ -354,7 +353,8 @@ def _means_only(e: MeasurementErrors, ramp: float) -> bool:
 
     Between motor and load the torque moves while the motor holds its own for a period.
     """
-    return e.torque_source == "link" and e.effort == "held" and (ramp > 0.0 or e.torque_delay + e.torque_jitter > 0.0)
+    mean = e.effort == "mean" or (e.effort == "held" and e.torque_source == "link")
+    return mean and (ramp > 0.0 or e.torque_delay + e.torque_jitter > 0.0)
 
 
 def _batches(windows: list[Window]) -> Iterator[list[Window]]:

@@ -33,6 +33,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from safe_sysid.core.layout import PER_LINK
+from safe_sysid.identification.certificates.held_steps import HeldTorque
 from safe_sysid.identification.certificates.interval_arrays import IntervalArray, exactly, inflate
 from safe_sysid.identification.certificates.interval_derivatives import derivatives_at, slopes_at
 from safe_sysid.identification.certificates.interval_regressors import IntervalKinematics, columns_kernel
@@ -57,7 +58,7 @@ class BoxFacts:
         theta: (10 n + M, 2) intervals of the rigid parameters and of the rotor inertias of M motors on moving links, or
             of the reactions of those whose ratio is not known, which come last.
         zero: (n,) by how much all positions of a joint may be off by the same. shifted: (D,) joints where it is not 0.
-        coulomb, viscous, rotor: (n,) largest; zero at a link-side sensor.
+        coulomb, viscous, rotor: (n,) largest; zero at a link-side sensor. rotor_least: (n,).
         coulomb_interval, beta: (n,) of Fc, and of offset plus sensor bias.
         gamma: m/s^2, error of gravity.
     """
@@ -69,9 +70,23 @@ class BoxFacts:
     coulomb: FloatArray
     viscous: FloatArray
     rotor: FloatArray
+    rotor_least: FloatArray
     coulomb_interval: IntervalArray
     beta: IntervalArray
     gamma: float
+
+    def held(self, kin: Kinematics, errors: MeasurementErrors) -> HeldTorque | None:
+        """What is known of steps on which the motors' torque is held; None where it need not be, or H be above Ia.
+
+        Args:
+            kin: with all motors, those of unknown ratio too.
+        """
+        holds = errors.effort == "held" and errors.torque_source != "link"
+        sharp = errors.torque_delay == 0.0 and errors.torque_jitter == 0.0
+        plain = not len(kin.motors.joint) and not np.any(np.isfinite(kin.travel)) and np.all(self.rotor_least > 0.0)
+        if not (holds and sharp and plain):
+            return None
+        return HeldTorque(self.links, self.coulomb, self.viscous, self.rotor_least, errors.gravity_relative)
 
     @property
     def columns(self) -> FloatArray:
@@ -113,6 +128,7 @@ def box_facts(kin: Kinematics, box: ParameterBox, errors: MeasurementErrors, unk
         coulomb=big[layout.coulomb],
         viscous=big[layout.viscous],
         rotor=big[layout.rotor_inertia],
+        rotor_least=np.array(box.lower[layout.rotor_inertia]),
         coulomb_interval=IntervalArray(seen * box.lower[layout.coulomb], seen * box.upper[layout.coulomb]),
         beta=IntervalArray(*sensed_offset(box, errors)),
         gamma=float(inflate(norm * (relative + (1.0 + relative) * errors.gravity_angle))),

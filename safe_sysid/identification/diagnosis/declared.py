@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import UnknownsLayout
 from safe_sysid.decimals import at_least, at_most, interval_text
 from safe_sysid.identification.bounds.drift import drift_of
@@ -25,7 +25,6 @@ from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["Contradiction", "PayloadExtent", "contradicted_payload", "payload_extent"]
 
-FloatArray = NDArray[np.float64]
 _UPDATES = 3  # of nested bounds, before a set counts as not empty
 _STEPS = 8  # towards a bound of the centre: quadratic convergence
 _WIDER = 10.0  # times the declared uncertainty of the hand: what is tried

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 
 import highspy
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["ElasticProgram", "ElasticSolution", "scaled_rows"]
 
-FloatArray = NDArray[np.float64]
 _BATCH = 150  # broken rows taken in at once
 _TOLERANCE = 1e-7  # of a row's slack
 _IPM_AFTER = 3000  # simplex iterations of one run
@@ -192,15 +191,15 @@ class ElasticProgram:
         if not broken.size:
             return False
         broken = broken[np.argsort(-excess[broken], kind="stable")[:_BATCH]]
-        for i in broken:
-            sign = 1.0 if above[i] else -1.0
-            # sign (A z - t) - D s <= 1
-            values = np.concatenate([self._matrix[i], -sign * self._widen[i]])
-            index = np.flatnonzero(values)
-            low = -highspy.kHighsInf if sign > 0 else self._target[i] - 1.0
-            high = self._target[i] + 1.0 if sign > 0 else highspy.kHighsInf
-            self._solver.addRow(low, high, len(index), index.astype(np.int32), values[index])
-            self._working.append((int(i), sign))
+        # sign (A z - t) - D s <= 1
+        sign = np.where(above[broken], 1.0, -1.0)
+        values = np.hstack([self._matrix[broken], -sign[:, None] * self._widen[broken]])
+        row, column = np.nonzero(values)
+        low = np.where(sign > 0.0, -highspy.kHighsInf, self._target[broken] - 1.0)
+        high = np.where(sign > 0.0, self._target[broken] + 1.0, highspy.kHighsInf)
+        start = np.searchsorted(row, np.arange(len(broken))).astype(np.int32)
+        self._solver.addRows(len(broken), low, high, len(row), start, column.astype(np.int32), values[row, column])
+        self._working.extend(zip(broken.tolist(), sign.tolist(), strict=True))
         self._upper_in[broken[above[broken]]] = True
         self._lower_in[broken[~above[broken]]] = True
         return True

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import PAYLOAD_NAMES
 from safe_sysid.decimals import at_most, share_at_most
 from safe_sysid.dynamics import dynamics_of
@@ -20,7 +20,6 @@ from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["WeakCombination", "describe_excitation", "weak_combinations"]
 
-FloatArray = NDArray[np.float64]
 _GROUPS = ((slice(0, 1), "kg"), (slice(1, 4), "kg m"), (slice(4, 10), "kg m^2"))
 _WORTH_SAYING = 0.3  # of the largest coefficient
 _POSTURES = 300

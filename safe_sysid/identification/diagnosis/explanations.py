@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.core.units import unit_for
 from safe_sysid.decimals import bracketed
@@ -20,7 +20,6 @@ from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["Candidate", "Explanation", "candidates"]
 
-FloatArray = NDArray[np.float64]
 #: Weights of kinds: one number that explains all beats a wider noise that would explain anything.
 _WEIGHT = {"offset": 1.0, "coulomb": 1.1, "viscous": 1.2, "noise": 1.5, "torque_abs": 1.6, "velocity": 2.5,
            "rotor_inertia": 1.6, "link": 2.0, "payload_prior": 2.0, "hand": 2.0, "acceleration": 3.0}  # fmt: skip

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safe_sysid.core.units import unit_for
 from safe_sysid.identification.diagnosis.elastic import ElasticProgram
@@ -23,7 +22,6 @@ from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["check_velocities", "diagnose_log", "rows_of_log"]
 
-FloatArray = NDArray[np.float64]
 _PIECE = 4000  # samples turned into equations at once
 _MAX_ROWS = 150_000
 _TRIED = 3  # explanations

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import BoolArray, FloatArray
 from safe_sysid.core.layout import PAYLOAD_NAMES
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.robot.model import RobotModel
 
 __all__ = ["not_narrowed", "shown_by_motion", "why_taught_nothing"]
 
-FloatArray = NDArray[np.float64]
 #: An interval wider than this share of the prior's was not narrowed.
 _SAME = 0.95
 #: Postures that are looked at, within so many rad or m of home; how many of them a short run is reckoned to see; and
@@ -54,7 +53,7 @@ def not_narrowed(model: RobotModel, lower: FloatArray, upper: FloatArray) -> lis
     return [PAYLOAD_NAMES[i] for i in np.flatnonzero(wide & shown_by_motion(model))]
 
 
-def shown_by_motion(model: RobotModel) -> NDArray[np.bool_]:
+def shown_by_motion(model: RobotModel) -> BoolArray:
     """Which of the ten parameters (10,) a few postures near home, taken at random, show against all errors.
 
     Every measurement there is off by the declared errors and by what the arm's own uncertainty makes of it.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import UnknownsLayout
 from safe_sysid.identification.bounds.drift import drift_of, drifting
 from safe_sysid.identification.bounds.joint_rows import unscaled_rows
@@ -14,8 +14,6 @@ from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["scaled_problem"]
-
-FloatArray = NDArray[np.float64]
 
 
 def scaled_problem(

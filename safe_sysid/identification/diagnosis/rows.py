@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.identification.bounds.payload_constraints import PayloadConstraints
 from safe_sysid.identification.diagnosis.declared import Contradiction, contradicted_payload, payload_extent
 from safe_sysid.identification.diagnosis.elastic import ElasticProgram
@@ -35,7 +35,6 @@ from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["Diagnosis", "Suspect", "diagnose_rows", "format_diagnosis", "scaled_problem"]
 
-FloatArray = NDArray[np.float64]
 _PROGRAMS = 40  # explanations that are computed exactly
 _SHOWN = 4
 _BLUNDERS = {

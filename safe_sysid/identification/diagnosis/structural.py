@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import BoolArray, FloatArray
 from safe_sysid.identification.diagnosis.declared import payload_extent
 from safe_sysid.identification.diagnosis.elastic import ElasticProgram, ElasticSolution
 from safe_sysid.identification.diagnosis.explanations import Explanation
@@ -19,7 +19,6 @@ from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["TOLERANCE", "earlier", "held", "margin", "payload_change", "widest", "wrong_sign"]
 
-FloatArray = NDArray[np.float64]
 TOLERANCE = 1e-6  # of slack: below it rows agree
 _BISECTIONS = 8
 _SPLIT_COST, _SIGN_COST = 0.05, 0.02  # what a change of payload, a wrong sign cost in mean slack
@@ -70,7 +69,7 @@ def payload_change(rows: MomentumRows, matrix: FloatArray, target: FloatArray) -
         return
     start, end = float(rows.start[run].min()), float(rows.end[run].max())
 
-    def agree(mask: NDArray[np.bool_]) -> bool:
+    def agree(mask: BoolArray) -> bool:
         return bool(margin(matrix[mask], target[mask]).value <= TOLERANCE) if np.any(mask) else True
 
     # The longest beginning, and the longest end, that agree with themselves.

@@ -10,7 +10,6 @@ shares are told.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safe_sysid.identification.bounds.proof import UpdateProof
 from safe_sysid.identification.equations.row_errors import ERROR_CAUSES
@@ -18,7 +17,6 @@ from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["CAUSES", "WidthCauses"]
 
-FloatArray = NDArray[np.float64]
 CAUSES = ("torque error", "arm parameters", "friction", "velocity and position errors", "sampling", "excitation")
 _TORQUE, _ARM, _FRICTION, _STATE, _SAMPLING, _EXCITATION = range(len(CAUSES))
 _OF_SLACK = {

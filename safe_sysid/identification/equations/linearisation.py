@@ -23,7 +23,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from safe_sysid.core.layout import PER_LINK
-from safe_sysid.dynamics.momentum_columns import momentum_columns
+from safe_sysid.dynamics.momentum_columns import column_space, columns_from, inertia_columns, place_joint
 from safe_sysid.robot.model import Kinematics
 
 __all__ = ["DERIVATIVES", "derivative_bounds"]
@@ -35,10 +35,10 @@ DERIVATIVES = ("p_q", "p_qd", "f_q", "f_qd", "f_g")
 
 
 @njit(cache=True)
-def _add(weight: float, a: FloatArray, b: FloatArray, out: FloatArray) -> None:
-    """``out += weight (a - b)``, columns (n, K)."""
+def _add(weight: float, a: FloatArray, b: FloatArray, j: int, out: FloatArray) -> None:
+    """``out += weight (a - b)``, columns (n, K); those of links before joint j are equal."""
     for i in range(out.shape[0]):
-        for c in range(PER_LINK * i, out.shape[1]):
+        for c in range(PER_LINK * max(i, j), out.shape[1]):
             out[i, c] += weight * (a[i, c] - b[i, c])
 
 
@@ -50,15 +50,16 @@ def _enclose(
     bounds: FloatArray,
     kind: int,
     j: int,
+    first: int,
     slopes: FloatArray | None = None,
 ) -> None:
-    """``bounds[kind, i, j] = |D_i mid| + |D_i| rad``, and ``D = 0`` for the next; links before joint i have no part.
+    """``bounds[kind, i, j] = |D_i mid| + |D_i| rad``, and ``D = 0`` for the next; no part: links before i, first.
 
     In ``slopes[0, kind, i, j]`` and ``slopes[1, kind, i, j]``: ``D_i mid`` and ``|D_i| rad``.
     """
     for i in range(d.shape[0]):
         value, spread = 0.0, 0.0
-        for c in range(PER_LINK * i, d.shape[1]):
+        for c in range(PER_LINK * max(i, first), d.shape[1]):
             value += d[i, c] * mid[c]
             spread += abs(d[i, c]) * rad[c]
             d[i, c] = 0.0
@@ -95,43 +96,46 @@ def derivative_bounds(
             over the box; None if not wanted: compiled without it.
     """
     n = q.size
-    x, v, gravity = q.copy(), qd.copy(), kin.gravity.copy()
+    v, gravity = qd.copy(), kin.gravity.copy()
     shape = (n, mid.size)
     m1, m0, dm = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     r1, r0, dr = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    unit, zero = np.zeros(n), np.zeros(n)
     kinds = np.arange(5)  # a literal in their place would be compiled anew, each
-    for j in range(n):
+    work = column_space(kin, q)
+    columns_from(kin, gravity, v, own, 0, True, work, m1, r1)
+    # From the last joint on: links that joint j moves are computed anew for it, those before are still of q and qd.
+    for j in range(n - 1, -1, -1):
+        for sign in (1.0, -1.0):
+            if rates or sign > 0.0:
+                v[j] = qd[j] + sign
+                m, r = (m1, r1) if sign > 0.0 else (m0, r0)
+                columns_from(kin, gravity, v, own, j, sign > 0.0, work, m, r)
+        v[j] = qd[j]
+        if rates:
+            _add(0.5, r1, r0, j, dr)
+            _enclose(dr, mid, rad, out, kinds[3], j, j)
+        inertia_columns(kin, own, j, work, dm)
+        _enclose(dm, mid, rad, out, kinds[1], j, j)
         sliding = np.isfinite(kin.travel[j, 0])
         for part in range(1 if sliding else 2):
             alpha = np.pi / 4.0 if part == 0 else np.pi / 2.0
             weight = 1.0 if part == 0 else 0.5 * (1.0 - np.sqrt(2.0))
             if sliding:
                 alpha, weight = 1.0, 0.5
-            x[j] = q[j] + alpha
-            momentum_columns(kin, gravity, x, v, own, m1, r1)
-            x[j] = q[j] - alpha
-            momentum_columns(kin, gravity, x, v, own, m0, r0)
-            x[j] = q[j]
-            _add(weight, m1, m0, dm)
+            for sign in (1.0, -1.0):
+                place_joint(kin, j, q[j] + sign * alpha, work)
+                m, r = (m1, r1) if sign > 0.0 else (m0, r0)
+                columns_from(kin, gravity, v, own, j, True, work, m, r)
+            _add(weight, m1, m0, j, dm)
             if rates:
-                _add(weight, r1, r0, dr)
-        _enclose(dm, mid, rad, out, kinds[0], j, slopes)
-        unit[j] = 1.0
-        momentum_columns(kin, gravity, x, unit, own, dm, None)
-        unit[j] = 0.0
-        _enclose(dm, mid, rad, out, kinds[1], j)
+                _add(weight, r1, r0, j, dr)
+        place_joint(kin, j, q[j], work)
+        _enclose(dm, mid, rad, out, kinds[0], j, j, slopes)
         if rates:
-            v[j] = qd[j] + 1.0
-            momentum_columns(kin, gravity, x, v, own, None, r1)
-            v[j] = qd[j] - 1.0
-            momentum_columns(kin, gravity, x, v, own, None, r0)
-            v[j] = qd[j]
-            _enclose(dr, mid, rad, out, kinds[2], j, slopes)
-            _add(0.5, r1, r0, dr)
-            _enclose(dr, mid, rad, out, kinds[3], j)
+            _enclose(dr, mid, rad, out, kinds[2], j, j, slopes)
     if fall:
+        v = np.zeros(n)
         for c in range(3):
             gravity[c], gravity[c - 1], gravity[c - 2] = 1.0, 0.0, 0.0
-            momentum_columns(kin, gravity, x, zero, own, None, dr)
-            _enclose(dr, mid, rad, out, kinds[4], c)
+            columns_from(kin, gravity, v, own, 0, True, work, m1, dr)
+            _enclose(dr, mid, rad, out, kinds[4], c, 0)

@@ -7,6 +7,7 @@ Sample k has the stamp ``s_k``, was taken at ``t_k`` with ``|t_k - s_k| <= stamp
 
 - held: the torque in force over ``(t_{k-1} + d, t_k + d]``, ``|d| <= torque_delay`` the same throughout a window;
   each of its switches may besides be off by ``torque_jitter``;
+- mean: the mean of the torque over ``(t_{k-1}, t_k]``, however it changes in between (no delay is allowed for);
 - sampled: the torque at an instant within ``torque_delay + torque_jitter`` of ``t_k``, of a torque with
   ``|d tau/dt| <= torque_rate``.
 
@@ -20,8 +21,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.model import RobotModel
@@ -29,10 +31,9 @@ from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["EFFORT_KINDS", "TORQUE_SOURCES", "MeasurementErrors", "sensor_prior", "torque_interval"]
 
-FloatArray = NDArray[np.float64]
 
 TORQUE_SOURCES = ("command", "motor", "link")
-EFFORT_KINDS = ("held", "sampled")
+EFFORT_KINDS = ("held", "mean", "sampled")
 
 
 def _zero() -> FloatArray:
@@ -101,14 +102,22 @@ class MeasurementErrors:
                 raise ParameterError(f"{name} = {getattr(self, name)!r}: expected a finite number >= 0")
         if self.effort == "sampled" and self.torque_rate is None:
             raise ParameterError("torque_rate = None: expected a bound in N m/s, as effort is sampled")
-        if self.torque_source == "link" and self.effort == "held" and self.torque_delay + self.torque_jitter > 0.0:
+        if self.knows_means_only and self.torque_delay + self.torque_jitter > 0.0:
             raise ParameterError(
-                f"torque_delay + torque_jitter = {self.torque_delay + self.torque_jitter!r}: expected 0 for the mean "
-                "of a link-side torque, which says nothing of parts of a step; or effort = 'sampled'"
+                f"torque_delay + torque_jitter = {self.torque_delay + self.torque_jitter!r}: expected 0 for a mean "
+                "torque, as a link-side one is, which says nothing of parts of a step; or effort = 'sampled'"
             )
         for name in ("torque_rate", "jerk"):
-            if self.effort == "held" and getattr(self, name) is not None:
-                raise ParameterError(f"{name}: expected none, as a held torque jumps; or effort = 'sampled'")
+            if self.effort != "sampled" and getattr(self, name) is not None:
+                raise ParameterError(f"{name}: expected none, as a held or mean torque jumps; or effort = 'sampled'")
+
+    @property
+    def knows_means_only(self) -> bool:
+        """Whether efforts are means over steps, which say nothing of parts of them.
+
+        A motor may hold its torque for a period; behind gears it moves all the same.
+        """
+        return self.effort == "mean" or (self.effort == "held" and self.torque_source == "link")
 
     def _checked(self, name: str) -> FloatArray:
         try:

@@ -17,12 +17,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from safe_sysid.core.arrays import BoolArray, FloatArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.parameters import frozen_array
 
 __all__ = ["GAP", "REJECT_REASONS", "Measurements", "Run", "Sample", "SampleScreen"]
 
-FloatArray = NDArray[np.float64]
 
 #: Why a sample or a window is not used.
 REJECT_REASONS = ("not_finite", "duplicate", "out_of_order", "gap", "acceleration", "delay", "travel")
@@ -203,7 +203,7 @@ class SampleScreen:
             out.append(Run(samples, not broken[a], first))
         return out
 
-    def _gaps(self, stamps: FloatArray, last: FloatArray) -> NDArray[np.bool_]:
+    def _gaps(self, stamps: FloatArray, last: FloatArray) -> BoolArray:
         """(N,) whether the step that ends at a good sample is too long, in view of those before it."""
         steps = np.diff(stamps, prepend=self._stamp)
         known = int(self._stamp == -np.inf)  # no step ends at the first sample of all
@@ -216,7 +216,7 @@ class SampleScreen:
         longest[known + fast] = GAP * np.median(before[fast], axis=1)
         return steps > longest
 
-    def _good(self, measurements: Measurements) -> NDArray[np.bool_]:
+    def _good(self, measurements: Measurements) -> BoolArray:
         """Finite samples with a stamp later than all before; the others are counted by reason."""
         stamps = measurements.stamps
         finite = np.isfinite(stamps)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.core.layout import ROTOR, ParameterLayout
 from safe_sysid.errors import ParameterError
+from safe_sysid.identification.equations.held_torque import held_accelerations
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior, torque_interval
 from safe_sysid.identification.equations.measurements import Measurements, Run
 from safe_sysid.identification.equations.remainders import magnitudes
@@ -216,12 +217,15 @@ class RowSource:
         known = ROTOR * n + kin.motors.joint
         data, kin = run.samples, unknowns.applied(kin).read_only
         self._run, self._box_seq, self._log = run, box.seq, log
-        # A motor holds its torque for a period, behind gears it still moves: its mean says nothing of parts of a step.
-        self._means_only = errors.torque_source == "link" and errors.effort == "held"
+        self._means_only = errors.knows_means_only
         # Columns of motors, then of zeros: those that are no parameters come behind all that are.
         self._motors = np.concatenate([known, box.size + np.arange(unknowns.count)])
         self._limits = limits = _limits(kin, box, errors, unknowns)
         states = step_states(data, errors, kin.travel, unknowns.zero)
+        within = held_accelerations(kin, data, states, errors, size, box)
+        if within is not None:
+            local = step_states(data, errors, kin.travel, unknowns.zero, within)
+            states = replace(local, wrong=states.wrong)  # that is about what is declared
         middle, half = torque_interval(data.effort, errors)
         torque, noise, loose = middle[1:], half[1:], half[1:]
         if errors.torque_rate is not None:
@@ -259,7 +263,7 @@ class RowSource:
         """
         if ramp > 0.0 and self._means_only:
             raise ParameterError(
-                f"ramp = {ramp!r}: expected 0 for a link-side torque, of which only means over steps are known, "
+                f"ramp = {ramp!r}: expected 0 for a torque of which only means over steps are known, "
                 "or effort = 'sampled'"
             )
         n = self._steps.qd.shape[1]

@@ -43,8 +43,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics.magnitudes import link_norms, spin_shares
 from safe_sysid.robot.model import Kinematics, Motors
 from safe_sysid.robot.parameters import ParameterBox
@@ -52,7 +52,6 @@ from safe_sysid.robot.unknowns import Unknowns
 
 __all__ = ["Magnitudes", "magnitudes", "motion_bounds"]
 
-FloatArray = NDArray[np.float64]
 _ROUND = 1.0 + 1e-11
 
 

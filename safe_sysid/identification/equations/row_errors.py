@@ -51,15 +51,14 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import BoolArray, FloatArray, IntArray
 from safe_sysid.core.layout import COULOMB, OFFSET, PER_LINK, ROTOR, VISCOUS
 from safe_sysid.identification.equations.step_errors import Limits, StepErrors, StepTable
 from safe_sysid.identification.equations.windows import weights
 
 __all__ = ["ERROR_CAUSES", "WindowRows", "window_kernel"]
 
-FloatArray = NDArray[np.float64]
 
 #: Causes of the half width of a row, in the order of :attr:`MomentumRows.parts`.
 ERROR_CAUSES = (
@@ -76,7 +75,7 @@ class WindowRows(NamedTuple):
     target: FloatArray
     noise_square: FloatArray
     parts: FloatArray
-    valid: NDArray[np.bool_]
+    valid: BoolArray
 
 
 @njit(cache=True)
@@ -127,9 +126,9 @@ def _delay(
 
 @njit(cache=True)
 def window_kernel(
-    windows: NDArray[np.int64],
+    windows: IntArray,
     ramp: float,
-    motors: NDArray[np.int64],
+    motors: IntArray,
     steps: StepTable,
     errors: StepErrors,
     limits: Limits,

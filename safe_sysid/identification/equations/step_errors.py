@@ -61,7 +61,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from safe_sysid.core.layout import PER_LINK
-from safe_sysid.dynamics.momentum_columns import momentum_columns
+from safe_sysid.dynamics.momentum_columns import column_space, columns_from
 from safe_sysid.identification.equations.linearisation import DERIVATIVES, derivative_bounds
 from safe_sysid.identification.equations.remainders import Magnitudes, motion_bounds
 from safe_sysid.robot.model import Kinematics
@@ -216,10 +216,11 @@ def _samples(kin: Kinematics, size: Magnitudes, limits: Limits, steps: StepTable
     gravity = kin.gravity.copy()
     size_known, shifted = limits.mid.size - limits.shifted.size, limits.shifted.size > 0
     mid, rad, slopes = limits.mid[:size_known], limits.rad[:size_known], np.zeros((2, _KINDS, n, max(n, 3)))
+    rest = np.empty((n, size_known))  # what nobody asks for: one function for all calls is compiled once
     erring = np.any(dq > 0.0) or np.any(dv > 0.0) or shifted
     for k in range(steps.q.shape[0]):
         q, qd, columns = steps.q[k], steps.qd[k], out.end_columns[k]
-        momentum_columns(kin, gravity, q, qd, limits.friction, columns, None)
+        columns_from(kin, gravity, qd, limits.friction, 0, True, column_space(kin, q), columns, rest)
         for j in range(n):
             speed[j] = abs(qd[j])
             fastest[j] = speed[j] + dv[j]
@@ -296,10 +297,11 @@ def step_kernel(
     moved = np.any(dq > 0.0)
     size_known, shifted = limits.mid.size - limits.shifted.size, limits.shifted.size > 0
     mid, rad, slopes = limits.mid[:size_known], limits.rad[:size_known], np.zeros((2, _KINDS, n, max(n, 3)))
+    rest = np.empty((n, size_known))
     left, left_before, away, still = np.zeros(n), np.zeros(n), np.empty(n), limits.zero
     for k in range(steps.h.size):
         centre, mean = steps.centre[k], steps.mean[k]
-        momentum_columns(kin, gravity, centre, mean, own, None, out.rate_columns[k])
+        columns_from(kin, gravity, mean, own, 0, True, column_space(kin, centre), rest, out.rate_columns[k])
         derivative_bounds(kin, mid, rad, own, True, limits.gravity > 0.0, centre, mean, bounds, slopes)
         if shifted:
             left, left_before = left_before, left
@@ -329,7 +331,7 @@ def step_kernel(
         if ramps:
             for j in range(n):
                 w[j] = steps.delta[k, j] / steps.h[k]
-            momentum_columns(kin, gravity, centre, w, own, out.momentum_columns[k], None)
+            columns_from(kin, gravity, w, own, 0, True, column_space(kin, centre), out.momentum_columns[k], rest)
             for i in range(n):
                 out.slope[k, i], out.ramp[k, i] = longest / 8.0 * far[5, i], 0.5 * far[2, i]
             motion_bounds(size, speed, big_v, acc, one, one, now)

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import BoolArray, FloatArray
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements
 
 __all__ = ["MeanVelocities", "StepStates", "coulomb_sign", "mean_velocities", "outside_travel", "step_states"]
 
-FloatArray = NDArray[np.float64]
 _EPS = 2.0**-52
 
 
@@ -33,8 +32,8 @@ class MeanVelocities(NamedTuple):
     rho_q: FloatArray
     rho_v: FloatArray
     acceleration: FloatArray
-    apart: NDArray[np.bool_]
-    jumps: NDArray[np.bool_]
+    apart: BoolArray
+    jumps: BoolArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,12 +58,18 @@ class StepStates:
     rho: FloatArray
     delta: FloatArray
     acceleration: FloatArray
-    wrong: NDArray[np.bool_]
-    outside: NDArray[np.bool_]
+    wrong: BoolArray
+    outside: BoolArray
 
 
 def mean_velocities(
-    delta: FloatArray, first: FloatArray, last: FloatArray, h: FloatArray, sigma: FloatArray, e: MeasurementErrors
+    delta: FloatArray,
+    first: FloatArray,
+    last: FloatArray,
+    h: FloatArray,
+    sigma: FloatArray,
+    e: MeasurementErrors,
+    bound: FloatArray | None = None,
 ) -> MeanVelocities:
     """Mean velocity of each step from positions, and from velocities.
 
@@ -84,6 +89,7 @@ def mean_velocities(
         last: (m, n) where it ends.
         h: (m,) duration by the stamps, s.
         sigma: (m,) error bound of each of its two stamps, s.
+        bound: (m, n) of the acceleration, no larger than A; None: A.
     """
     longest = (h + 2.0 * sigma)[:, None]
     ratio = np.minimum(2.0 * sigma / h, 0.999999)[:, None]
@@ -91,7 +97,7 @@ def mean_velocities(
     by_q, by_v = delta / h[:, None], 0.5 * (last + first)
     off = 2.0 * e.position / h[:, None]
     rho_q = off + (np.abs(by_q) + off) * ratio / (1.0 - ratio)
-    acceleration = np.broadcast_to(e.acceleration, delta.shape)
+    acceleration = np.broadcast_to(e.acceleration, delta.shape) if bound is None else bound
     rho_v = 0.25 * acceleration * longest + e.velocity
     if e.jerk is not None:
         local = (jump + 2.0 * e.velocity) / (h[:, None] * (1.0 - ratio)) + 0.5 * e.jerk * longest
@@ -103,7 +109,11 @@ def mean_velocities(
 
 
 def step_states(
-    data: Measurements, e: MeasurementErrors, travel: FloatArray | None = None, zero: FloatArray | float = 0.0
+    data: Measurements,
+    e: MeasurementErrors,
+    travel: FloatArray | None = None,
+    zero: FloatArray | float = 0.0,
+    bound: FloatArray | None = None,
 ) -> StepStates:
     """The mean velocity of each step that :func:`mean_velocities` has the smaller bound of.
 
@@ -113,13 +123,14 @@ def step_states(
     Args:
         travel: (n, 2) of prismatic joints, m, infinite for others; None: all are infinite.
         zero: by how much all positions of a joint may be off by the same, rad or m.
+        bound: (m, n) of the acceleration, no larger than the declared one; None: that.
     """
     h = np.diff(data.stamps)
     sigma = e.stamp + _EPS * np.abs(data.stamps[1:])
     longest = (h + 2.0 * sigma)[:, None]
     delta = np.diff(data.q, axis=0)
     by_q, by_v, rho_q, rho_v, acceleration, apart, jumps = mean_velocities(
-        delta, data.qd[:-1], data.qd[1:], h, sigma, e
+        delta, data.qd[:-1], data.qd[1:], h, sigma, e, bound
     )
     use_q = rho_q <= rho_v
     centre, mean = 0.5 * (data.q[1:] + data.q[:-1]), np.where(use_q, by_q, by_v)
@@ -142,7 +153,7 @@ def step_states(
     )
 
 
-def outside_travel(q: FloatArray, around: FloatArray, travel: FloatArray) -> NDArray[np.bool_]:
+def outside_travel(q: FloatArray, around: FloatArray, travel: FloatArray) -> BoolArray:
     """Which of positions (N, n) may be outside the travel (n, 2) of a prismatic joint, with ``around`` on either side.
 
     Args:

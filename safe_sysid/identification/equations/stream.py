@@ -40,9 +40,9 @@ def default_ramp(length: float, errors: MeasurementErrors) -> float:
     """Rise time of the test function, s: zero unless the velocity error is worth it.
 
     Per kg m^2 of inertia the ends cost ``2 dv`` without ramp and ``4 dq / ramp`` with it (plus remainders). A ramp
-    weights the torque within a step, so it must be known there: of a link-side sensor's mean it is not.
+    weights the torque within a step, so it must be known there: of a mean it is not.
     """
-    if errors.torque_source == "link" and errors.effort == "held":
+    if errors.knows_means_only:
         return 0.0
     velocity, position = float(np.max(errors.velocity)), float(np.max(errors.position))
     ramp = min(_RAMP, 0.5 * length) if position == 0.0 else length / 3.0

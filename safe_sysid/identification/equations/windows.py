@@ -6,15 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.equations.measurements import Measurements, Run
 
 __all__ = ["Cut", "WindowCutter", "weights"]
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 
 @njit(cache=True)

@@ -18,8 +18,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.identification.bounds.payload_constraints import PayloadConstraints
 from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.identification.estimates.nominal import NominalEstimate
@@ -28,7 +28,6 @@ from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["BestFit", "best_fit"]
 
-FloatArray = NDArray[np.float64]
 _HUBER = 1.345  # 95 % efficient under normal errors [Huber1981]
 _MAD = 1.482602218505602  # standard deviation over median absolute deviation of a normal distribution
 _ROUNDS = 30
@@ -113,7 +112,7 @@ class _Model:
     """
 
     columns: FloatArray
-    joint: NDArray[np.int64]
+    joint: IntArray
     gain: FloatArray
     mid: FloatArray
     scale: FloatArray
@@ -157,7 +156,7 @@ def _robust(model: _Model, torque: FloatArray) -> tuple[FloatArray, FloatArray, 
     return hessian, linear, scale, residual / scale[joint]
 
 
-def _memory(residual: FloatArray, joint: NDArray[np.int64], n: int) -> float:
+def _memory(residual: FloatArray, joint: IntArray, n: int) -> float:
     """Factor of the variance by which errors of neighbouring windows raise it: (1 + rho) / (1 - rho), at least 1."""
     most = 1.0
     for j in range(n):

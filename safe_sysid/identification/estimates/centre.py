@@ -12,13 +12,12 @@ inside all of them, but perhaps outside forgotten ones; it is an estimate and cl
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import BoolArray, FloatArray
 from safe_sysid.identification.estimates.projected import SCALED_UNITS
 
 __all__ = ["NearRows", "analytic_centre"]
 
-FloatArray = NDArray[np.float64]
 _STEPS = 60
 _CLOSER = 0.9  # of the way from s to the largest residual at its centre that one stage goes
 
@@ -78,7 +77,7 @@ class _Barrier:
         upper: FloatArray,
         body: FloatArray,
         offset: FloatArray,
-        free: NDArray[np.bool_],
+        free: BoolArray,
         units: FloatArray,
     ) -> None:
         self.rows, self.lower, self.upper, self.body, self.offset = rows, lower, upper, body, offset

@@ -12,13 +12,13 @@ PSO's equation 16 factors ``U^T U`` instead. Both maps are diffeomorphisms onto 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.robot.parameters import pseudo_inertia_to_theta
 
 __all__ = ["factor_derivatives", "log_cholesky_derivatives"]
 
-FloatArray = NDArray[np.float64]
 # eta = [alpha, d1, d2, d3, s12, s23, s13, t1, t2, t3]: place of each of the last nine in U.
 _PLACES = ((0, 0), (1, 1), (2, 2), (0, 1), (1, 2), (0, 2), (0, 3), (1, 3), (2, 3))
 _TO_THETA = np.zeros((10, 4, 4))  # theta_i = sum_ab _TO_THETA[i, a, b] J[a, b], symmetric in a and b

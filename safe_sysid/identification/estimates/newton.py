@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.identification.estimates.log_cholesky_map import log_cholesky_derivatives
 from safe_sysid.identification.estimates.projected import SCALED_UNITS
 from safe_sysid.identification.estimates.quadratic import Quadratic
@@ -23,7 +23,6 @@ from safe_sysid.robot.parameters import frozen_array, inertia_from_com, log_chol
 
 __all__ = ["LogCholeskyAnswer", "ball", "cost_and_derivatives", "fit_log_cholesky", "starting_point"]
 
-FloatArray = NDArray[np.float64]
 _BOUNDARY = 1e-8  # smallest over largest eigenvalue below which the minimum counts as on the boundary
 _RADIUS = 1.0
 _FLAT = SCALED_UNITS.reshape(10, 16)

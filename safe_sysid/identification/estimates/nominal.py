@@ -11,8 +11,8 @@ See docs/understand/identification.md for how they compare; all accumulate in co
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import UnknownsLayout
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.bounds.consistency import CutSet
@@ -26,7 +26,6 @@ from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["ESTIMATES", "NominalEstimate"]
 
-FloatArray = NDArray[np.float64]
 ESTIMATES = ("projected", "log_cholesky", "centre", "bounds")
 _MARGIN = 1e-5  # as far inside the cone as the convex program is asked to go, kg
 

@@ -11,16 +11,15 @@ from dataclasses import dataclass
 
 import clarabel
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.identification.bounds.payload_constraints import PayloadConstraints
 from safe_sysid.identification.estimates.quadratic import Quadratic
 from safe_sysid.robot.parameters import pseudo_inertia
 
 __all__ = ["ConvexAnswer", "body_margin", "make_consistent", "opened_hand", "project_payload", "solve_convex"]
 
-FloatArray = NDArray[np.float64]
 _LENGTH = 0.1  # m, makes second moments comparable with masses
 _DIAGONAL = np.diag([1.0 / _LENGTH] * 3 + [1.0])
 SCALED_UNITS = np.stack([_DIAGONAL @ pseudo_inertia(unit) @ _DIAGONAL for unit in np.eye(10)])

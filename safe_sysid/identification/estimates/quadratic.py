@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import UnknownsLayout
 from safe_sysid.identification.bounds.payload_constraints import PayloadConstraints
 from safe_sysid.identification.equations.momentum import MomentumRows
@@ -19,7 +19,6 @@ from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["PRIOR_WEIGHT", "NormalEquations", "Quadratic"]
 
-FloatArray = NDArray[np.float64]
 PRIOR_WEIGHT = 3.0  # 1 / variance of uniform on [-1, 1]
 
 

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.core.layout import UnknownsLayout
 from safe_sysid.identification.bounds.drift import drifting
 from safe_sysid.identification.bounds.feasible_set import FeasibleSet
@@ -26,7 +26,6 @@ from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["RowSelection", "select_rows"]
 
-FloatArray = NDArray[np.float64]
 _DRAWS = 3  # invented payload runs
 _INVENTED = 4000  # their equations
 _LOUDER = 1.5  # their slack: a payload means more torque, and torque means noise
@@ -48,7 +47,7 @@ class RowSelection:
         multipliers: (M,) what shows it, in units of slack.
     """
 
-    order: NDArray[np.int64]
+    order: IntArray
     lower: FloatArray
     upper: FloatArray
     margin: float

@@ -15,8 +15,8 @@ from datetime import datetime, timezone
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.decimals import share_at_most
 from safe_sysid.errors import SafeSysIdError, short
@@ -35,7 +35,6 @@ from safe_sysid.robot.parameters import ParameterBox, frozen_array
 
 __all__ = ["MAX_ROWS", "Tare", "TareError", "TareRecorder", "drift_of", "gained", "make_tare", "tare_box"]
 
-FloatArray = NDArray[np.float64]
 #: Rows of a tare. 400 keep 99 % of the gain (docs/use/tare.md).
 MAX_ROWS = 1000
 _PIECE = 4000  # samples turned into rows at once

@@ -17,8 +17,8 @@ from typing import Final
 
 import numpy as np
 from numba import literal_unroll, njit
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import BoolArray, FloatArray
 from safe_sysid.learning.gaussian_process.lagrangian_kernel import FEATURES, LANES, load_lanes, torque_block
 from safe_sysid.learning.gaussian_process.motions import Motions
 
@@ -33,7 +33,6 @@ __all__ = [
     "work_size",
 ]
 
-FloatArray = NDArray[np.float64]
 
 _TINY: Final = 1e-100
 _L = np.uint64(LANES)
@@ -73,7 +72,7 @@ def lanes_of(x: Motions, dual: FloatArray) -> FloatArray:
 
 
 @njit(cache=True, nogil=True)
-def features_of(q: FloatArray, qd: FloatArray, qdd: FloatArray, slides: NDArray[np.bool_], row: FloatArray) -> None:
+def features_of(q: FloatArray, qd: FloatArray, qdd: FloatArray, slides: BoolArray, row: FloatArray) -> None:
     """Features of a sample.
 
     Args:
@@ -102,6 +101,57 @@ def _scale(row: FloatArray, position: FloatArray, own: FloatArray) -> None:
         own[b, 1], own[b, 2], own[b, 3], own[b, 4] = (c * row[k], c * row[k + 1], z * row[k + 2], z * row[k + 3])
 
 
+@njit(inline="always")
+def _link_joint(
+    b: int,
+    m: int,
+    j: np.uint64,
+    base: np.uint64,
+    flat: FloatArray,
+    weights: FloatArray,
+    own: FloatArray,
+    w: FloatArray,
+    sums: tuple[float, ...],
+) -> tuple[float, ...]:
+    """Joint b of link m - 1 in lane j: what the link sums over joints with its terms, u' and m of the joint in w."""
+    P, su1, su2, sm, h, h1, h2, h12, ba, aa, ua, vma = sums
+    o, d = np.uint64(b) * _PER_JOINT, base + np.uint64(b * PER_SAMPLE * LANES)
+    F, DF, G, DG = flat[d + j], flat[d + _L + j], flat[d + _G + j], flat[d + _DG + j]
+    vel, acc, a = flat[d + _VEL + j], flat[d + _ACC + j], flat[d + _DUAL + j]
+    p = own[b, 0] + own[b, 1] * F + own[b, 3] * G
+    if abs(p) < _TINY:
+        p = _TINY
+    inverse = 2.0 / p
+    u1 = inverse * (own[b, 2] * F + own[b, 4] * G)
+    u2 = inverse * (own[b, 1] * DF + own[b, 3] * DG)
+    mix = inverse * (own[b, 2] * DF + own[b, 4] * DG) - 0.5 * u1 * u2
+    w[o + U1 + j], w[o + MIX + j] = u1, mix
+    v, wv, wa = own[b, 5], weights[m - 1, b] * own[b, 5], weights[m - 1, b] * own[b, 6]
+    return (
+        P * (p * p), su1 + v * u1, su2 + vel * u2, sm + v * vel * mix, h + wv * vel, h1 + wa * vel, h2 + wv * acc,
+        h12 + wa * acc, ba + wa * a, aa + wv * a, ua + u2 * a, vma + v * mix * a,
+    )  # fmt: skip
+
+
+@njit(inline="always")
+def _potential_joint(
+    b: int, j: np.uint64, base: np.uint64, flat: FloatArray, own: FloatArray, w: FloatArray, P: float, ua: float
+) -> tuple[float, float]:
+    """Joint b of the potential energy in lane j: P and u'.a with its terms, u and m a of the joint in w."""
+    o, d = np.uint64(b) * _PER_JOINT, base + np.uint64(b * PER_SAMPLE * LANES)
+    F, DF, G, DG = flat[d + j], flat[d + _L + j], flat[d + _G + j], flat[d + _DG + j]
+    a = flat[d + _DUAL + j]
+    p = own[b, 0] + own[b, 1] * F + own[b, 3] * G
+    if abs(p) < _TINY:
+        p = _TINY
+    inverse = 1.0 / p
+    u1 = inverse * (own[b, 2] * F + own[b, 4] * G)
+    u2 = inverse * (own[b, 1] * DF + own[b, 3] * DG)
+    w[o + U1 + j] = u1
+    w[o + MIX + j] = (inverse * (own[b, 2] * DF + own[b, 4] * DG) - u1 * u2) * a
+    return P * p, ua + u2 * a
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def _add_link(
     head: tuple[int, ...],
@@ -124,43 +174,12 @@ def _add_link(
     for group in range(groups):
         base = np.uint64(group * stride)
         for j in range(_L):
-            P, su1, su2, sm, h, h1, h2, h12 = 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-            ba, aa, ua, vma = 0.0, 0.0, 0.0, 0.0
+            sums = (1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
             for b in range(len(head)):
-                o, d = np.uint64(b) * _PER_JOINT, base + np.uint64(b * PER_SAMPLE * LANES)
-                F, DF, G, DG = flat[d + j], flat[d + _L + j], flat[d + _G + j], flat[d + _DG + j]
-                vel, acc, a = flat[d + _VEL + j], flat[d + _ACC + j], flat[d + _DUAL + j]
-                p = own[b, 0] + own[b, 1] * F + own[b, 3] * G
-                if abs(p) < _TINY:
-                    p = _TINY
-                inverse = 2.0 / p
-                u1 = inverse * (own[b, 2] * F + own[b, 4] * G)
-                u2 = inverse * (own[b, 1] * DF + own[b, 3] * DG)
-                mix = inverse * (own[b, 2] * DF + own[b, 4] * DG) - 0.5 * u1 * u2
-                w[o + U1 + j], w[o + MIX + j] = u1, mix
-                v, wv, wa = own[b, 5], weights[m - 1, b] * own[b, 5], weights[m - 1, b] * own[b, 6]
-                P *= p * p
-                su1, su2, sm = su1 + v * u1, su2 + vel * u2, sm + v * vel * mix
-                h, h1, h2, h12 = h + wv * vel, h1 + wa * vel, h2 + wv * acc, h12 + wa * acc
-                ba, aa, ua, vma = ba + wa * a, aa + wv * a, ua + u2 * a, vma + v * mix * a
+                sums = _link_joint(b, m, j, base, flat, weights, own, w, sums)
             for k in range(len(tail)):
-                b = len(head) + k
-                o, d = np.uint64(b) * _PER_JOINT, base + np.uint64(b * PER_SAMPLE * LANES)
-                F, DF, G, DG = flat[d + j], flat[d + _L + j], flat[d + _G + j], flat[d + _DG + j]
-                vel, acc, a = flat[d + _VEL + j], flat[d + _ACC + j], flat[d + _DUAL + j]
-                p = own[b, 0] + own[b, 1] * F + own[b, 3] * G
-                if abs(p) < _TINY:
-                    p = _TINY
-                inverse = 2.0 / p
-                u1 = inverse * (own[b, 2] * F + own[b, 4] * G)
-                u2 = inverse * (own[b, 1] * DF + own[b, 3] * DG)
-                mix = inverse * (own[b, 2] * DF + own[b, 4] * DG) - 0.5 * u1 * u2
-                w[o + U1 + j], w[o + MIX + j] = u1, mix
-                v, wv, wa = own[b, 5], weights[m - 1, b] * own[b, 5], weights[m - 1, b] * own[b, 6]
-                P *= p * p
-                su1, su2, sm = su1 + v * u1, su2 + vel * u2, sm + v * vel * mix
-                h, h1, h2, h12 = h + wv * vel, h1 + wa * vel, h2 + wv * acc, h12 + wa * acc
-                ba, aa, ua, vma = ba + wa * a, aa + wv * a, ua + u2 * a, vma + v * mix * a
+                sums = _link_joint(len(head) + k, m, j, base, flat, weights, own, w, sums)
+            P, su1, su2, sm, h, h1, h2, h12, ba, aa, ua, vma = sums
             twice, d1, d2 = 2.0 * P, h1 + h * su1, h2 + h * su2
             w[BA + j] = twice * (ba + su1 * aa)
             w[VMA + j] = twice * (sm * aa - d1 * ua - h * vma)
@@ -201,32 +220,9 @@ def _add_potential(
         for j in range(_L):
             P, ua = 1.0, 0.0
             for b in range(len(head)):
-                o, d = np.uint64(b) * _PER_JOINT, base + np.uint64(b * PER_SAMPLE * LANES)
-                F, DF, G, DG = flat[d + j], flat[d + _L + j], flat[d + _G + j], flat[d + _DG + j]
-                a = flat[d + _DUAL + j]
-                p = own[b, 0] + own[b, 1] * F + own[b, 3] * G
-                if abs(p) < _TINY:
-                    p = _TINY
-                inverse = 1.0 / p
-                u1 = inverse * (own[b, 2] * F + own[b, 4] * G)
-                u2 = inverse * (own[b, 1] * DF + own[b, 3] * DG)
-                w[o + U1 + j] = u1
-                w[o + MIX + j] = (inverse * (own[b, 2] * DF + own[b, 4] * DG) - u1 * u2) * a
-                P, ua = P * p, ua + u2 * a
+                P, ua = _potential_joint(b, j, base, flat, own, w, P, ua)
             for k in range(len(tail)):
-                b = len(head) + k
-                o, d = np.uint64(b) * _PER_JOINT, base + np.uint64(b * PER_SAMPLE * LANES)
-                F, DF, G, DG = flat[d + j], flat[d + _L + j], flat[d + _G + j], flat[d + _DG + j]
-                a = flat[d + _DUAL + j]
-                p = own[b, 0] + own[b, 1] * F + own[b, 3] * G
-                if abs(p) < _TINY:
-                    p = _TINY
-                inverse = 1.0 / p
-                u1 = inverse * (own[b, 2] * F + own[b, 4] * G)
-                u2 = inverse * (own[b, 1] * DF + own[b, 3] * DG)
-                w[o + U1 + j] = u1
-                w[o + MIX + j] = (inverse * (own[b, 2] * DF + own[b, 4] * DG) - u1 * u2) * a
-                P, ua = P * p, ua + u2 * a
+                P, ua = _potential_joint(len(head) + k, j, base, flat, own, w, P, ua)
             w[P2 + j], w[UA + j] = P, ua
         for b in range(n):
             o = np.uint64(b) * _PER_JOINT

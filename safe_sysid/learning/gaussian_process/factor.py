@@ -6,14 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 from scipy.linalg import lapack, solve_triangular
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import SafeSysIdError
 
 __all__ = ["NotPositiveDefiniteError", "append", "cholesky", "invert", "remove", "solve"]
 
-FloatArray = NDArray[np.float64]
 
 _JITTERS = (0.0, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6)  # shares of the mean of the diagonal
 

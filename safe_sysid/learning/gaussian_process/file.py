@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.learning.archive import read_archive, write_archive
 from safe_sysid.learning.gaussian_process.kernels import (
@@ -25,7 +26,6 @@ from safe_sysid.learning.gaussian_process.regression import TorqueProcess, Units
 
 __all__ = ["SCHEMA", "HandOver", "LearnedModel", "ModelFileError", "read_model", "write_model"]
 
-FloatArray = NDArray[np.float64]
 
 #: Version of the file format.
 SCHEMA = "safe_sysid gaussian process 2"
@@ -67,7 +67,7 @@ class HandOver:
         bound: (n,) N m or N that no torque on held-out samples was off by where it was trusted at all.
     """
 
-    subset: NDArray[np.int64]
+    subset: IntArray
     all: FloatArray
     none: FloatArray
     bound: FloatArray
@@ -124,7 +124,7 @@ def _hand_over_arrays(h: HandOver | None) -> dict[str, Any]:
     return {"subset": h.subset, "hand_over": np.stack([h.all, h.none, h.bound])}
 
 
-def _read_hand_over(subset: NDArray[np.int64], rows: FloatArray, samples: int, n: int) -> HandOver | None:
+def _read_hand_over(subset: IntArray, rows: FloatArray, samples: int, n: int) -> HandOver | None:
     if not rows.size and not subset.size:
         return None
     if rows.shape != (3, n) or not np.all(np.isfinite(rows)) or not np.all((rows[0] > 0.0) & (rows[0] < rows[1])):

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.learning.gaussian_process.lagrangian_gradient import sum_gradients
 from safe_sysid.learning.gaussian_process.lagrangian_kernel import fill_energies, fill_torques
 from safe_sysid.learning.gaussian_process.motions import Motions, in_threads
@@ -26,8 +26,6 @@ __all__ = [
     "friction_features",
     "lip_kernel",
 ]
-
-FloatArray = NDArray[np.float64]
 
 
 class KernelPart(Protocol):
@@ -194,6 +192,7 @@ class SquaredExponentialPart:
     """For each of n joints ``lambda exp(-sum_k (x_k - x'_k)^2 / l_k^2)`` of (q, qd, qdd), eq. (4) of [LIP]."""
 
     n: int
+    by_joint: ClassVar[bool] = True
 
     @property
     def count(self) -> int:
@@ -243,6 +242,11 @@ class SumKernel:
     def count(self) -> int:
         """Parameters of all parts."""
         return sum(part.count for part in self.parts)
+
+    @property
+    def by_joint(self) -> bool:
+        """Whether torques of different joints have no covariance: all parts say so."""
+        return all(getattr(part, "by_joint", False) for part in self.parts)
 
     def split(self, log: FloatArray) -> list[FloatArray]:
         """Each part's parameters. ``log``: (count,)."""

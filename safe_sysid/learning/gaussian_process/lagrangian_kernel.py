@@ -28,11 +28,11 @@ from typing import Final
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
+
+from safe_sysid.core.arrays import FloatArray
 
 __all__ = ["FEATURES", "LANES", "fill_energies", "fill_torques", "load_lanes", "torque_block", "workspace_size"]
 
-FloatArray = NDArray[np.float64]
 
 LANES: Final = 16
 #: f, df/dq, g, dg/dq, velocity, acceleration of a joint.
@@ -45,14 +45,15 @@ _PER_JOINT = np.uint64(15 * LANES)
 (F, DF, G, DG, VEL, ACC, U1, U2, MIX, ALPHA, BETA, SLOPE, COL_BETA, COL_ALPHA, COL_U) = (
     np.uint64(LANES * k) for k in range(15)
 )
-_SHARED = np.uint64(8 * LANES)
-(P, SUM_U1, SUM_U2, SUM_MIX, H, H1, H2, H12) = (np.uint64(LANES * k) for k in range(8))
+_SHARED = np.uint64(9 * LANES)
+(P, SUM_U1, SUM_U2, SUM_MIX, H, H1, H2, H12, PHH) = (np.uint64(LANES * k) for k in range(9))
+(PU1, PM, PH, D1, D2) = (SUM_U1, SUM_MIX, H, H1, H2)  # times 2 P, in the same places
 
 
 @njit(cache=True, nogil=True)
 def workspace_size(n: int) -> int:
     """Numbers of float64 that a kernel of n joints works in."""
-    return (n * 15 + 8 + max(n * n, 2 * n)) * LANES
+    return (n * 15 + 9 + max(n * n, 2 * n)) * LANES
 
 
 @njit(cache=True, nogil=True)
@@ -77,7 +78,7 @@ def load_lanes(n: int, columns: FloatArray, start: int, w: FloatArray) -> int:
     return count
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def link_factors(i: int, n: int, row: FloatArray, weights: FloatArray, position: FloatArray, w: FloatArray) -> None:
     """What a link's kinetic energy needs of each pair: u, u', m by joint, and P, U, U', M, h, h1, h2, h12.
 
@@ -103,16 +104,18 @@ def link_factors(i: int, n: int, row: FloatArray, weights: FloatArray, position:
             p = sigma + f * w[o + F + j] + g * w[o + G + j]
             if abs(p) < _TINY:
                 p = _TINY
-            inverse = 2.0 / p
-            u1 = inverse * (df * w[o + F + j] + dg * w[o + G + j])
-            u2 = inverse * (f * w[o + DF + j] + g * w[o + DG + j])
-            mix = inverse * (df * w[o + DF + j] + dg * w[o + DG + j]) - 0.5 * u1 * u2
-            w[o + U1 + j], w[o + U2 + j], w[o + MIX + j] = u1, u2, mix
-            vel = w[o + VEL + j]
             w[s + P + j] *= p * p
-            w[s + SUM_U1 + j] += v * u1
-            w[s + SUM_U2 + j] += vel * u2
-            w[s + SUM_MIX + j] += v * vel * mix
+            w[o + MIX + j] = 2.0 / p
+        for j in range(_LANES):
+            fj, dfj, gj, dgj, inverse = w[o + F + j], w[o + DF + j], w[o + G + j], w[o + DG + j], w[o + MIX + j]
+            u1, u2 = inverse * (df * fj + dg * gj), inverse * (f * dfj + g * dgj)
+            w[o + U1 + j], w[o + U2 + j] = u1, u2
+            w[o + MIX + j] = inverse * (df * dfj + dg * dgj) - 0.5 * u1 * u2
+        for j in range(_LANES):
+            vel = w[o + VEL + j]
+            w[s + SUM_U1 + j] += v * w[o + U1 + j]
+            w[s + SUM_U2 + j] += vel * w[o + U2 + j]
+            w[s + SUM_MIX + j] += v * vel * w[o + MIX + j]
         for j in range(_LANES):
             vel, acc = w[o + VEL + j], w[o + ACC + j]
             w[s + H + j] += wv * vel
@@ -126,23 +129,32 @@ def _add_link(i: int, n: int, row: FloatArray, weights: FloatArray, w: FloatArra
     """Add a link's block to the workspace's; `link_factors` went before."""
     s = np.uint64(n) * _PER_JOINT
     k = s + _SHARED
+    for j in range(_LANES):
+        p, h, su1, su2, sm = 2.0 * w[s + P + j], w[s + H + j], w[s + SUM_U1 + j], w[s + SUM_U2 + j], w[s + SUM_MIX + j]
+        h1 = w[s + H1 + j]
+        d1, d2 = h1 + h * su1, w[s + H2 + j] + h * su2
+        w[s + H12 + j] = p * (w[s + H12 + j] + h1 * su2 + d2 * su1 + h * sm)
+        w[s + P + j], w[s + PU1 + j], w[s + PM + j], w[s + PH + j] = p, p * su1, p * sm, p * h
+        w[s + PHH + j] = 0.5 * p * h * h
+        w[s + D1 + j], w[s + D2 + j] = p * d1, p * d2
     for b in range(i + 1):
         o = np.uint64(b) * _PER_JOINT
         d = k + np.uint64(b * n + b) * _LANES
         weight, v, acc = weights[i, b], row[b * FEATURES + 4], row[b * FEATURES + 5]
         alpha = weight * v
         for j in range(_LANES):
-            p, h, su1, su2, sm = (w[s + P + j], w[s + H + j], w[s + SUM_U1 + j], w[s + SUM_U2 + j], w[s + SUM_MIX + j])
-            d1, d2 = w[s + H1 + j] + h * su1, w[s + H2 + j] + h * su2
             vel, u2, mix = w[o + VEL + j], w[o + U2 + j], w[o + MIX + j]
             w[o + ALPHA + j] = weight * vel
-            w[o + BETA + j] = weight * (w[o + ACC + j] + su2 * vel)
-            w[o + SLOPE + j] = 2.0 * p * h * vel * mix
-            w[o + COL_BETA + j] = 2.0 * p * (weight * (acc + su1 * v))
-            w[o + COL_ALPHA + j] = 2.0 * p * (sm * alpha - d1 * u2 - h * v * mix)
-            w[o + COL_U + j] = 2.0 * p * (0.5 * h * h * u2 - d2 * alpha)
-            both = w[s + H12 + j] + w[s + H1 + j] * su2 + d2 * su1 + h * sm
-            w[d + j] += 2.0 * p * weight * both + h * h * p * mix
+            w[o + BETA + j] = weight * (w[o + ACC + j] + w[s + SUM_U2 + j] * vel)
+            w[o + SLOPE + j] = w[s + PH + j] * vel * mix
+            w[o + COL_U + j] = w[s + PHH + j] * u2 - w[s + D2 + j] * alpha
+        for j in range(_LANES):
+            w[o + COL_BETA + j] = weight * (w[s + P + j] * acc + w[s + PU1 + j] * v)
+            w[o + COL_ALPHA + j] = (
+                w[s + PM + j] * alpha - w[s + D1 + j] * w[o + U2 + j] - w[s + PH + j] * v * w[o + MIX + j]
+            )
+        for j in range(_LANES):
+            w[d + j] += weight * w[s + H12 + j] + w[s + PHH + j] * w[o + MIX + j]
     for a in range(i + 1):
         o = np.uint64(a) * _PER_JOINT
         for b in range(i + 1):
@@ -158,7 +170,7 @@ def _add_link(i: int, n: int, row: FloatArray, weights: FloatArray, w: FloatArra
                 )
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def potential_factors(n: int, row: FloatArray, potential: FloatArray, w: FloatArray) -> None:
     """Of the potential energy: its kernel, and by joint p_q/p, p_q'/p and p_qq'/p.
 
@@ -219,7 +231,7 @@ def torque_block(
             else:
                 for j in range(_LANES):
                     w[d + j] += w[s + P + j] * w[o + U1 + j] * w[t + U2 + j]
-    return (n * 15 + 8) * LANES
+    return (n * 15 + 9) * LANES
 
 
 @njit(cache=True, nogil=True)
@@ -255,7 +267,7 @@ def energy_block(
         o, d = np.uint64(b) * _PER_JOINT, k + np.uint64(n + b) * _LANES
         for j in range(_LANES):
             w[d + j] += w[s + P + j] * w[o + U2 + j]
-    return (n * 15 + 8) * LANES
+    return (n * 15 + 9) * LANES
 
 
 @njit(cache=True, nogil=True)
@@ -283,6 +295,7 @@ def fill_torques(
         out: (N * n, M * n), added to.
     """
     n = potential.shape[0]
+    flat = out.reshape(-1)
     w = np.empty(workspace_size(n))
     for start in range(first * LANES, columns.shape[1], step * LANES):
         count = load_lanes(n, columns, start, w)
@@ -290,9 +303,11 @@ def fill_torques(
             k = torque_block(n, rows[r], weights, position, potential, w)
             many = min(count, r - start + 1) if triangle else count
             for a in range(n):
-                for j in range(many):
-                    for b in range(n):
-                        out[r * n + a, (start + j) * n + b] += w[k + (a * n + b) * LANES + j]
+                d = np.uint64((r * n + a) * out.shape[1] + start * n)
+                for b in range(n):
+                    t = np.uint64(k + (a * n + b) * LANES)
+                    for j in range(np.uint64(many)):
+                        flat[d + np.uint64(b) + j * np.uint64(n)] += w[t + j]
 
 
 @njit(cache=True, nogil=True)

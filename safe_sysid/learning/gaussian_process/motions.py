@@ -9,14 +9,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.learning.gaussian_process.lagrangian_kernel import FEATURES
 
 __all__ = ["Motions", "in_threads"]
-
-FloatArray = NDArray[np.float64]
 
 
 class Motions:

@@ -6,19 +6,20 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.learning.gaussian_process import factor as factors
 from safe_sysid.learning.gaussian_process.kernels import LagrangianPart, LinearPart, SumKernel, friction_features
 from safe_sysid.learning.gaussian_process.motions import Motions
 
-__all__ = ["Energies", "TorqueProcess", "Units", "informative", "likelihood", "likelihood_gradient"]
+__all__ = ["Energies", "TorqueProcess", "Units", "check_size", "informative", "likelihood", "likelihood_gradient"]
 
-FloatArray = NDArray[np.float64]
 
 _CHUNK = 64  # samples that are predicted at once
+_MOST = 12.0  # GiB of a covariance
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,23 @@ class Energies:
     deviation: FloatArray
 
 
+def check_size(rows: int, columns: int) -> None:
+    """Refuse what no memory holds.
+
+    Args:
+        rows: torques, samples times joints.
+
+    Raises:
+        ParameterError: a matrix of them is too large.
+    """
+    size = 8.0 * rows * columns / 2**30
+    if size > _MOST:
+        raise ParameterError(
+            f"{rows} and {columns} torques of all samples and joints: a covariance of {size:.3g} GiB: expected at most "
+            f"{_MOST:g}; take fewer samples, evenly spaced or those that `informative` chooses from some thousands"
+        )
+
+
 def _covariance(kernel: SumKernel, log: FloatArray, log_noise: FloatArray, x: Motions) -> FloatArray:
     c = kernel.matrix(log, x)
     np.einsum("ii->i", c)[:] += np.tile(np.exp(log_noise), len(x))
@@ -92,11 +110,21 @@ def likelihood_gradient(
     Raises:
         NotPositiveDefiniteError: the covariance has no factor.
     """
-    c, _ = factors.cholesky(lambda: _covariance(kernel, log, log_noise, x))
-    flat = np.ascontiguousarray(y).ravel()
-    dual = factors.solve(c, flat)
-    value = float(0.5 * flat @ dual + np.sum(np.log(np.diag(c))))
-    inverse = factors.invert(c)
+    flat, value = np.ascontiguousarray(y).ravel(), 0.0
+    if not kernel.by_joint:
+        c, _ = factors.cholesky(lambda: _covariance(kernel, log, log_noise, x))
+        dual = factors.solve(c, flat)
+        value += float(np.sum(np.log(np.diag(c))))
+        inverse = factors.invert(c)
+    else:  # n small factors
+        inverse, dual = _covariance(kernel, log, log_noise, x), np.empty(flat.size)
+        for j in range(x.n):
+            own = inverse[j :: x.n, j :: x.n]
+            c, _ = factors.cholesky(own.copy)
+            dual[j :: x.n] = factors.solve(c, flat[j :: x.n])
+            value += float(np.sum(np.log(np.diag(c))))
+            own[:] = factors.invert(c)
+    value += 0.5 * float(flat @ dual)
     by_diagonal = 0.5 * (np.diag(inverse) - dual**2).reshape(len(x), x.n)
     return value, kernel.pull(log, x, inverse, dual), np.exp(log_noise) * by_diagonal.sum(0)
 
@@ -141,6 +169,7 @@ class TorqueProcess:
                 raise ParameterError(f"{name}{list(where)} = {a[where]}: expected a finite number")
         if not len(x):
             raise ParameterError("no sample: expected at least one")
+        check_size(torque.size, torque.size)
         self.kernel, self.log, self.log_noise, self.units = kernel, log, log_noise, units
         self.x, self.torque = x, torque
         self._inside = units.inside(x)
@@ -292,7 +321,7 @@ class TorqueProcess:
 
 def informative(
     kernel: SumKernel, log: FloatArray, log_noise: FloatArray, x: Motions, most: int, units: Units | None = None
-) -> NDArray[np.int64]:
+) -> IntArray:
     """Samples worth keeping where not all can be: each the one whose torque is least known from those before it.
 
     Args:
@@ -303,11 +332,15 @@ def informative(
 
     Returns:
         (min(most, N),) indices, the most informative first.
+
+    Raises:
+        ParameterError: so many samples that no memory holds what they say of each other.
     """
     inside, n = (Units() if units is None else units).inside(x), x.n
     scale = np.exp(-0.5 * log_noise)
     chosen: list[int] = []
     most = min(most, len(x))
+    check_size(len(x) * n, most * n)
     known = np.empty((len(x) * n, most * n))
     left = np.concatenate(
         [np.diag(kernel.matrix(log, inside[k : k + 16])).reshape(-1, n) * scale**2 for k in range(0, len(x), 16)]

@@ -6,17 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.learning.gaussian_process.kernels import SumKernel
 from safe_sysid.learning.gaussian_process.motions import Motions
-from safe_sysid.learning.gaussian_process.regression import TorqueProcess, Units, likelihood_gradient
+from safe_sysid.learning.gaussian_process.regression import TorqueProcess, Units, check_size, likelihood_gradient
 
 __all__ = ["Training", "train"]
 
-FloatArray = NDArray[np.float64]
 
 _FARTHEST = 25.0  # logarithms stay within +- this
 
@@ -28,17 +28,20 @@ class Training:
     Attributes:
         epochs: passes over the data of Adam; iterations of L-BFGS.
         batch: samples of a step of Adam; L-BFGS takes all.
+        rate: of Adam at the start.
+        last: share of it at the end, where half a cosine leads; 1: the same rate throughout, as in [LIP].
     """
 
     method: str = "adam"
-    epochs: int = 1001
+    epochs: int = 400
     batch: int = 100
-    rate: float = 0.01
+    rate: float = 0.06
     seed: int = 0
+    last: float = 0.02
 
 
 def _adam(
-    gradient: Callable[[FloatArray, NDArray[np.int64]], tuple[float, FloatArray]],
+    gradient: Callable[[FloatArray, IntArray], tuple[float, FloatArray]],
     start: FloatArray,
     samples: int,
     how: Training,
@@ -46,14 +49,16 @@ def _adam(
 ) -> FloatArray:
     z, m, v, steps = start.copy(), np.zeros(start.shape), np.zeros(start.shape), 0
     rng, batch = np.random.default_rng(how.seed), min(how.batch, samples)
+    total = how.epochs * (samples // batch)
     for epoch in range(how.epochs):
         order, values = rng.permutation(samples), []
         for k in range(0, samples - batch + 1, batch):  # what is left over waits for another epoch
             value, g = gradient(z, np.sort(order[k : k + batch]))
+            rate = how.rate * (how.last + (1.0 - how.last) * 0.5 * (1.0 + np.cos(np.pi * steps / total)))
             steps += 1
             m = 0.9 * m + 0.1 * g
             v = 0.999 * v + 0.001 * g * g
-            z = z - how.rate * (m / (1.0 - 0.9**steps)) / (np.sqrt(v / (1.0 - 0.999**steps)) + 1e-8)
+            z = z - rate * (m / (1.0 - 0.9**steps)) / (np.sqrt(v / (1.0 - 0.999**steps)) + 1e-8)
             z = np.clip(z, -_FARTHEST, _FARTHEST)
             values.append(value)
         progress(epoch, float(np.mean(values)))
@@ -74,7 +79,7 @@ def train(
     Args:
         x: N samples.
         torque: (N, n) N m or N.
-        how: None: as [LIP].
+        how: None: as :class:`Training` has it.
         progress: called with epoch (iteration) and negative log likelihood (of a batch).
         units: of the parameters; None: those of `start`, or torques and velocities have a mean square of one.
         start: a process whose hyperparameters to begin with.
@@ -90,6 +95,7 @@ def train(
     if not np.all(np.isfinite(torque)):
         r, j = np.argwhere(~np.isfinite(torque))[0]
         raise ParameterError(f"torque[{r}, {j}] = {torque[r, j]}: expected a finite number")
+    check_size(torque.size, torque.size)  # before the training, not after it
     if units is None:
         units = Units.of(x, torque) if start is None else start.units
     inside, y, tell = units.inside(x), torque / units.torque, progress or (lambda k, value: None)
@@ -99,7 +105,7 @@ def train(
     else:
         begin = np.concatenate([kernel.start(inside), noise])
 
-    def gradient(z: FloatArray, some: NDArray[np.int64]) -> tuple[float, FloatArray]:
+    def gradient(z: FloatArray, some: IntArray) -> tuple[float, FloatArray]:
         value, *by = likelihood_gradient(kernel, z[: kernel.count], z[kernel.count :], inside[some], y[some])
         return value, np.concatenate(by)
 

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ConfigError
 from safe_sysid.input_limits import ARRAY_ERRORS, MAX_JSON_BYTES, parse_json, read_arrays, read_regular_text
 from safe_sysid.whole_files import replacing, write_text
@@ -39,7 +40,6 @@ __all__ = [
     "write_motion",
 ]
 
-FloatArray = NDArray[np.float64]
 SCHEMA = "safe_sysid dataset 1"
 INDEX = "dataset.json"
 SPEEDS = ("slow", "fast")

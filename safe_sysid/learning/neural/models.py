@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
+from safe_sysid.core.arrays import FloatArray
 
 __all__ = ["MODELS", "OPTIMIZATIONS", "SEEN", "TRANSITION", "Kind", "Learned", "Scaling", "network_shapes"]
 
-FloatArray = NDArray[np.float64]
 #: Velocity below which Coulomb friction rises to its value [Hybrid eq. 13], rad/s or m/s.
 TRANSITION: Final = 0.02
 #: End to end: all at once by gradients. Two steps: the rigid part by a semidefinite program, then the network.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics.protocol import coulomb_direction
 from safe_sysid.errors import ParameterError
 from safe_sysid.learning.neural.dataset import Dataset
@@ -13,7 +13,7 @@ from safe_sysid.learning.neural.models import TRANSITION, Scaling
 __all__ = ["network_inputs", "scaling_of"]
 
 
-def network_inputs(scaling: Scaling, sees: str, states: NDArray[np.float64]) -> NDArray[np.float64]:
+def network_inputs(scaling: Scaling, sees: str, states: FloatArray) -> FloatArray:
     """(N, 3 n) what a network sees of states.
 
     Args:

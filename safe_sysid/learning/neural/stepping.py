@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics.newton_euler import newton_euler
 from safe_sysid.learning.neural.file import HybridFileError, read_hybrid
 from safe_sysid.learning.neural.models import TRANSITION, Learned
@@ -19,7 +19,6 @@ from safe_sysid.robot.model import Kinematics, PackedKinematics, RobotModel
 
 __all__ = ["WARM_UP", "HybridResidual", "SteppingModel"]
 
-FloatArray = NDArray[np.float64]
 #: Ticks after which the memory has forgotten that it began empty [Hybrid section V].
 WARM_UP = 500
 #: rad or m that a desired position moves in a tick: more is another motion, and the memory begins anew.
@@ -310,6 +309,8 @@ class HybridResidual:
     Not trusted in its first :data:`WARM_UP` ticks, nor in as many after a jump of the motion, nor far from where its
     training data were.
     """
+
+    in_tick = True  # loops of fixed lengths, compiled; and a memory must see every tick, once
 
     def __init__(self, stepping: SteppingModel) -> None:
         """With an empty memory.

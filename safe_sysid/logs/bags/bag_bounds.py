@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.logs.log import LogError
 
 __all__ = ["PublishedBounds", "compare_bounds", "read_published"]
 
-FloatArray = NDArray[np.float64]
 _BATCH = re.compile(r"(?:^|\s|,|;)batch:(\d{1,9})\b")
 _ROWS = ("lower", "nominal", "upper")
 

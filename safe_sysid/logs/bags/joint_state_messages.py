@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.logs.log import LogError
 
 __all__ = ["JOINT_STATE", "JointStateDecoder"]
 
-FloatArray = NDArray[np.float64]
 JOINT_STATE = "sensor_msgs/msg/JointState"
 
 
@@ -72,7 +71,7 @@ class JointStateDecoder:
         self._stamps.append(message.header.stamp.sec * 10**9 + message.header.stamp.nanosec)
         self._values.frombytes(rows[:, index].tobytes())
 
-    def take(self) -> tuple[NDArray[np.int64], FloatArray]:
+    def take(self) -> tuple[IntArray, FloatArray]:
         """All samples since the last call, in order of arrival.
 
         Returns:

@@ -208,7 +208,8 @@ class _Bag:
 
     def _result(self, replayer: Replayer, configurations: Sequence[tuple[int, Configuration]]) -> ReplayResult:
         result = replayer.result
-        result.robot, result.notes = replayer.model.name, [*self.notes, *result.notes]
+        model = replayer.model
+        result.robot, result.notes = model.name, [*self.notes, *result.notes, *filter(None, [model.drive_note])]
         if configurations:
             configuration = configurations[-1][1]
             result.lockstep = configuration.lockstep

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.logs.checks.findings import Finding
 from safe_sysid.logs.log import Log
 
 __all__ = ["check_derived"]
 
-FloatArray = NDArray[np.float64]
 _RELATIVE = 1e-9
 _ENOUGH = 20  # samples that can tell
 _SHARE = 0.9

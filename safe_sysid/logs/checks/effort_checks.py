@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from safe_sysid.control.checks import other_source, wrong_units
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
@@ -29,9 +30,9 @@ from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["SampledWindows", "check_efforts", "sample_windows"]
 
-FloatArray = NDArray[np.float64]
 _WINDOWS = 200  # looked at, spread over the log
 _ENOUGH = 0.05  # share of the impossible windows that a good explanation may leave
+_MANY, _THIN = 40, 5  # from so many impossible rows on hypotheses are first tried on every fifth window
 _TELLING = 5.0  # least factor, up or down, of a unit that is looked for
 
 
@@ -65,6 +66,13 @@ class SampledWindows:
                 self.ramp,
                 model.unknowns,
             )
+
+    def thinned(self, each: int) -> SampledWindows:
+        """Every so many of the windows."""
+        kept, length = self.windows[::each], self.windows[0][1] - self.windows[0][0] + 1
+        index = np.concatenate([np.arange(first, last + 1) for first, last in kept])
+        windows = [(i * length, (i + 1) * length - 1) for i in range(len(kept))]
+        return SampledWindows(self.data[index], windows, self.ramp)
 
     def shortest(self, model: RobotModel, errors: MeasurementErrors, each: int = 3) -> SampledWindows:
         """The shortest windows that the identifier uses, a few from each of these: where noise shows most.
@@ -165,18 +173,28 @@ class _Cause:
         self.excess, self.rows = excess, rows
         self.box = sensor_prior(model.arm_prior, errors)
         self.before = self._count(excess, rows)
+        self._few, self._few_before = sampled, self.before
+        if self.before.sum() >= _MANY:
+            few = sampled.thinned(_THIN)
+            before = self._count(*_excess(self.box, few.rows(model, errors)))
+            if before.sum() >= _MANY // _THIN:
+                self._few, self._few_before = few, before
 
-    def _count(self, excess: FloatArray, rows: MomentumRows) -> NDArray[np.int64]:
+    def _count(self, excess: FloatArray, rows: MomentumRows) -> IntArray:
         return np.bincount(rows.joint[excess > 0.0], minlength=self.model.n)
 
-    def _counts(self, change: Callable[[Measurements], Measurements], **errors: object) -> NDArray[np.int64] | None:
+    def _counts(
+        self,
+        change: Callable[[Measurements], Measurements],
+        sampled: SampledWindows,
+        errors: MeasurementErrors | None = None,
+    ) -> IntArray | None:
         """Impossible windows of each joint under a hypothesis; None if it cannot be tested, or on hardly a window."""
-        declared = replace(self.errors, **errors) if errors else self.errors  # type: ignore[arg-type]
         try:
-            rows = self.sampled.rows(self.model, declared, change(self.sampled.data))
+            rows = sampled.rows(self.model, errors or self.errors, change(sampled.data))
         except ParameterError:  # as a test function with a ramp for means over steps: it cannot be tested
             return None
-        if len(rows) < 0.5 * len(self.rows):
+        if len(rows) < 0.5 * len(self.rows) * len(sampled.windows) / len(self.sampled.windows):
             return None
         return self._count(*_excess(self.box, rows))
 
@@ -196,8 +214,18 @@ class _Cause:
             for j in np.flatnonzero(self.before)
         ]
 
-    def _solves(self, counts: NDArray[np.int64] | None) -> bool:
+    def _solves(self, counts: IntArray | None) -> bool:
         return counts is not None and counts.sum() <= _ENOUGH * self.before.sum() and self._weighty()
+
+    def _explains(
+        self, change: Callable[[Measurements], Measurements], errors: MeasurementErrors | None = None
+    ) -> bool:
+        """Whether a hypothesis solves it: asked of all windows only if it does so of a few, twice as generously."""
+        if self._few is not self.sampled:
+            counts = self._counts(change, self._few, errors)
+            if counts is None or counts.sum() > 2.0 * _ENOUGH * self._few_before.sum():
+                return False
+        return self._solves(self._counts(change, self.sampled, errors))
 
     def _weighty(self) -> bool:
         """Whether so much is impossible that a wrong log is likelier than errors a little beyond their bounds."""
@@ -228,7 +256,7 @@ class _Cause:
         return [self._finding(int(j), "error", code, suggestion) for j in which]
 
     def _sign(self) -> list[Finding]:
-        counts = self._counts(lambda m: replace(m, effort=-m.effort))
+        counts = self._counts(lambda m: replace(m, effort=-m.effort), self.sampled)
         if counts is None or not self._weighty():
             return []
         wrong = (self.before > 0) & (counts <= _ENOUGH * self.before)
@@ -240,7 +268,7 @@ class _Cause:
 
     def _source(self) -> list[Finding]:
         source = other_source(self.errors.torque_source)
-        if not self._solves(self._counts(lambda m: m, torque_source=source)):
+        if not self._explains(lambda m: m, replace(self.errors, torque_source=source)):
             return []
         side = "without friction and rotor inertia" if source == "link" else "before friction"
         return self._all(
@@ -256,21 +284,20 @@ class _Cause:
         cost = np.full((n, n), 0.0)
         for shift in range(n):
             column = (np.arange(n) + shift) % n
-            counts = self._counts(lambda m, c=column: replace(m, effort=m.effort[:, c]))  # type: ignore[misc]
+            counts = self._counts(lambda m, c=column: replace(m, effort=m.effort[:, c]), self._few)  # type: ignore[misc]
             cost[np.arange(n), column] = len(self.rows) if counts is None else counts
         _, best = linear_sum_assignment(cost + 1e-3 * (1.0 - np.eye(n)))
         moved = np.flatnonzero(best != np.arange(n))
-        if moved.size and cost[np.arange(n), best].sum() <= _ENOUGH * self.before.sum():
+        if moved.size and self._explains(lambda m: replace(m, effort=m.effort[:, best])):
             pairs = ", ".join(f"{self.log.column('effort', int(best[j]))} for {self.log.joint_names[j]}" for j in moved)
             return self._all("effort_order", f"another order of the efforts explains it: {pairs}", moved)
         for i in range(n):
             for j in range(i + 1, n):
                 swap = np.arange(n)
                 swap[[i, j]] = j, i
-                counts = self._counts(
+                if self._explains(
                     lambda m, c=swap: Measurements(m.stamps, m.q[:, c], m.qd[:, c], m.effort[:, c])  # type: ignore[misc]
-                )
-                if self._solves(counts):
+                ):
                     names = self.log.joint_names
                     return self._all("joint_order", f"with {names[i]} and {names[j]} exchanged it fits")
         return []
@@ -280,7 +307,7 @@ class _Cause:
             # A factor near 1 would explain a wrong prior as well.
             if np.any(np.abs(np.log(factor)) < np.log(_TELLING)):
                 continue
-            if self._solves(self._counts(lambda m, f=factor: replace(m, effort=f * m.effort))):  # type: ignore[misc]
+            if self._explains(lambda m, f=factor: replace(m, effort=f * m.effort)):  # type: ignore[misc]
                 return self._all(
                     "effort_scale", f"as efforts in {unit} they fit: convert to N m (N where a joint slides)"
                 )
@@ -292,10 +319,9 @@ class _Cause:
         for j in range(self.model.n):
             sign = np.ones(self.model.n)
             sign[j] = -1.0
-            counts = self._counts(
+            if self._explains(
                 lambda m, s=sign: Measurements(m.stamps, s * m.q, s * m.qd, s * m.effort)  # type: ignore[misc]
-            )
-            if self._solves(counts):
+            ):
                 return self._all(
                     "joint_direction",
                     f"with {self.log.joint_names[j]} counted in the other direction (position, velocity, "

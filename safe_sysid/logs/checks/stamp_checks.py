@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import BoolArray, FloatArray
 from safe_sysid.identification.equations.measurements import GAP
 from safe_sysid.logs.checks.findings import Finding
 from safe_sysid.logs.formats.header import QUANTITIES
@@ -21,7 +21,7 @@ _NEGLIGIBLE = 1e-12  # s; at 1000 rad/s the rounding of a position
 _ENOUGH = 20  # samples, for digits that are missing in all stamps to be no chance
 
 
-def good_steps(log: Log) -> NDArray[np.bool_]:
+def good_steps(log: Log) -> BoolArray:
     """(N,) whether a sample is finite and later than all finite ones before it."""
     m = log.measurements
     finite = np.isfinite(m.stamps)
@@ -78,7 +78,7 @@ def check_stamps(log: Log, rate_hz: float, error_s: float) -> list[Finding]:
     return out + _resolution(log, m.stamps[good], error_s, column) + rate
 
 
-def _places(times: NDArray[np.float64]) -> str:
+def _places(times: FloatArray) -> str:
     finite = times[np.isfinite(times)][:_PLACES]
     if not finite.size:
         return ""
@@ -126,7 +126,7 @@ def _missing(log: Log) -> list[Finding]:
     return out
 
 
-def _resolution(log: Log, stamps: NDArray[np.float64], error_s: float, column: str) -> list[Finding]:
+def _resolution(log: Log, stamps: FloatArray, error_s: float, column: str) -> list[Finding]:
     """Stamps that were rounded by more than their declared error."""
     rounding = max(log.stamp_rounding, 0.5 * float(np.spacing(np.max(np.abs(stamps)))))
     declared = max(error_s, _NEGLIGIBLE)
@@ -165,7 +165,7 @@ def _resolution(log: Log, stamps: NDArray[np.float64], error_s: float, column: s
     ]
 
 
-def _grid(stamps: NDArray[np.float64]) -> float | None:
+def _grid(stamps: FloatArray) -> float | None:
     """The coarsest power of ten, s, of which all stamps are multiples; None if there is none, or too few to tell."""
     if len(stamps) < _ENOUGH:
         return None
@@ -186,7 +186,7 @@ def _rounded_up(value: float) -> str:
     return f"{1.05 * value:.1e}"
 
 
-def _rate(stamps: NDArray[np.float64], rate_hz: float, column: str) -> list[Finding]:
+def _rate(stamps: FloatArray, rate_hz: float, column: str) -> list[Finding]:
     """Median step against the declared rate, then gaps."""
     step = np.diff(stamps)
     median = float(np.median(step))

@@ -7,6 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import GAP
 from safe_sysid.identification.equations.step_states import MeanVelocities, mean_velocities
@@ -18,7 +19,6 @@ from safe_sysid.robot.model import RobotModel
 
 __all__ = ["check_states"]
 
-FloatArray = NDArray[np.float64]
 _SAMPLES = 100_000  # looked at, spread over the log
 _BLOCK_S = 0.1  # s, over which velocities are integrated
 _DEGREE = math.pi / 180.0

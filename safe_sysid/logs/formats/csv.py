@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TextIO
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.input_limits import open_regular
 from safe_sysid.logs.formats.header import ANGLE_UNITS, QUANTITIES, TIME_UNITS, Columns, find_columns
@@ -20,7 +20,6 @@ from safe_sysid.logs.log import Log, LogError
 
 __all__ = ["read_csv"]
 
-FloatArray = NDArray[np.float64]
 _BLOCK = 4 << 20  # characters at once
 _MAX_LINE = 1 << 20
 _MAX_ROWS = 50_000_000

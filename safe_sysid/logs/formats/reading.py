@@ -19,6 +19,7 @@ from safe_sysid.robot.files.yaml_file import read_yaml
 
 __all__ = ["Reading", "load_log", "read_mapping", "reading_of"]
 
+_SINGULAR = 1e6
 _LARGEST = 1e6  # rad, rad/s, N m: no arm's; products of such numbers would overflow
 
 
@@ -33,6 +34,8 @@ class Reading:
         angles: "rad" or "deg", of positions and velocities; None: as the file says, else rad.
         time_unit: "s", "ms", "us", "ns"; None: as the file says, else s. For tables and .npz.
         scale: ``{"joint_1.effort": -0.001, ...}``: what the log's numbers are multiplied by, after ``angles``.
+        motors: ``{"wrist_1": {"wrist_1": 0.5, "wrist_2": -0.5}, ...}``: efforts of these columns, after ``scale``, are
+            those of coupled motors, each such a sum of joint torques; joint torques are what is kept.
         start, end: stamps to cut to, s after the first sample; None: not cut.
         may_lack_velocity: whether a log without velocities will do; they are nan then.
     """
@@ -43,6 +46,7 @@ class Reading:
     angles: str | None = None
     time_unit: str | None = None
     scale: Mapping[str, float] = field(default_factory=dict)
+    motors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     start: float | None = None
     end: float | None = None
     may_lack_velocity: bool = False
@@ -53,14 +57,14 @@ def read_mapping(path: str | Path) -> Reading:
 
     Args:
         path: of a YAML file with keys ``time``, ``time_unit``, ``angles``, ``topic``, ``rename``, ``joints``,
-            ``scale``.
+            ``scale``, ``motors``.
 
     Raises:
         ConfigError: not a YAML file.
         LogError: an unknown key, or a value of the wrong kind.
     """
     data = read_yaml(path)
-    known = ("time", "time_unit", "angles", "topic", "rename", "joints", "scale")
+    known = ("time", "time_unit", "angles", "topic", "rename", "joints", "scale", "motors")
 
     def text(key: str, value: Any) -> str:
         if not isinstance(value, str) or not value:
@@ -97,7 +101,13 @@ def read_mapping(path: str | Path) -> Reading:
             if type(factor) not in (int, float) or not 1e-12 < abs(factor) < 1e12:
                 raise LogError(f"{path}: scale.{key} = {factor!r}: expected a number, not 0")
             scale[key] = float(factor)
-    return Reading(topic, columns, rename, data.get("angles"), data.get("time_unit"), scale)
+    motors = mapping("motors", data.get("motors", {}))
+    for motor, shares in motors.items():
+        for joint, share in mapping(f"motors.{motor}", shares).items():
+            if joint not in motors or type(share) not in (int, float) or not abs(share) < 1e12:
+                expected = f"a number, for one of {', '.join(motors)}"
+                raise LogError(f"{path}: motors.{motor}.{joint} = {share!r}: expected {expected}")
+    return Reading(topic, columns, rename, data.get("angles"), data.get("time_unit"), scale, motors)
 
 
 def reading_of(
@@ -198,9 +208,24 @@ def _scaled(path: Path, log: Log, joint_names: tuple[str, ...], scale: Mapping[s
     return replace(log, measurements=measurements, columns={**log.columns, "scaled": told})
 
 
+def _uncoupled(path: Path, log: Log, joint_names: tuple[str, ...], motors: Mapping[str, Mapping[str, float]]) -> Log:
+    """Joint torques in place of those of coupled motors."""
+    unknown = [name for name in motors if name not in joint_names]
+    if unknown:
+        raise LogError(f"{path}: motors of {unknown[0]!r}: expected joints of the robot: {', '.join(joint_names)}")
+    if not motors:
+        return log
+    matrix = np.array([[shares.get(joint, 0.0) for joint in motors] for shares in motors.values()])
+    if not np.linalg.cond(matrix) < _SINGULAR:
+        raise LogError(f"{path}: motors of {', '.join(motors)}: expected torques that tell those of the joints")
+    effort, columns = np.array(log.measurements.effort), [joint_names.index(name) for name in motors]
+    effort[:, columns] = np.linalg.solve(matrix, effort[:, columns].T).T
+    return replace(log, measurements=replace(log.measurements, effort=effort))
+
+
 def _finish(path: Path, log: Log, joint_names: tuple[str, ...], reading: Reading) -> Log:
     """Robot's names, cut in time, and no number that no arm has."""
-    log = _scaled(path, log, joint_names, reading.scale)
+    log = _uncoupled(path, _scaled(path, log, joint_names, reading.scale), joint_names, reading.motors)
     m = log.measurements
     if reading.start is not None or reading.end is not None:
         finite = m.stamps[np.isfinite(m.stamps)]

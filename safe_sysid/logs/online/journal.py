@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.identifier import UpdateResult
@@ -101,7 +101,7 @@ class JournalEntry:
     digest: str
 
     @property
-    def stamps(self) -> NDArray[np.int64]:
+    def stamps(self) -> IntArray:
         """(N,) ns of the samples of a piece."""
         first, runs = self.content["stamps"]
         steps = np.repeat(
@@ -200,7 +200,7 @@ def read_entry(text: str) -> JournalEntry:
     return JournalEntry(number, before, job, utc, content, text_digest(text))
 
 
-def _packed(stamps: NDArray[np.int64]) -> list[Any]:
+def _packed(stamps: IntArray) -> list[Any]:
     """First stamp, and runs of equal steps: ``[first, [[step, count], ...]]``."""
     steps = np.diff(stamps)
     starts = np.flatnonzero(np.concatenate([np.ones(min(len(steps), 1), bool), np.diff(steps) != 0]))
@@ -228,12 +228,12 @@ def samples_digest(measurements: Measurements) -> str:
     return _digest("", measurements.stamps, measurements.q, measurements.qd, measurements.effort)
 
 
-def bounds_digest(box: ParameterBox, nominal: NDArray[np.float64]) -> str:
+def bounds_digest(box: ParameterBox, nominal: FloatArray) -> str:
     """SHA-256 of the bits of a box and of its nominal payload, (10,)."""
     return _digest(box.identity, box.lower, nominal, box.upper)
 
 
-def _digest(text: str, *arrays: NDArray[np.float64]) -> str:
+def _digest(text: str, *arrays: FloatArray) -> str:
     state = hashlib.sha256(text.encode())
     for values in arrays:
         state.update(np.ascontiguousarray(values, "<f8").tobytes())

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.identifier import UpdateResult, UpdateStatus
@@ -30,7 +30,6 @@ from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["ReplayResult", "ReplayedUpdate", "Replayer"]
 
-FloatArray = NDArray[np.float64]
 #: A sample that is this much older than the newest one of the bag will not come any more, ns; pieces are of 0.25 s.
 _LATE = 5_000_000_000
 #: Samples that are kept for journal entries to come: minutes, by which an identifier may lag behind.
@@ -108,7 +107,7 @@ class Replayer:
         self._utc: datetime | None = None
         self._broken = self._contradiction = False
 
-    def add_samples(self, stamps: NDArray[np.int64], values: FloatArray) -> None:
+    def add_samples(self, stamps: IntArray, values: FloatArray) -> None:
         """Joint states of the bag, in order of arrival.
 
         Args:
@@ -161,7 +160,7 @@ class Replayer:
             self._waiting.popleft()
             self._do(entry)
 
-    def _here(self, stamps: NDArray[np.int64]) -> bool:
+    def _here(self, stamps: IntArray) -> bool:
         """Whether all that the bag has of these has come."""
         if not len(self._stamps):
             return False
@@ -344,7 +343,7 @@ class Replayer:
         self._published.append(PublishedBounds(box.identity, batch, np.stack([box.lower, nominal, box.upper]), sure))
 
 
-def _find(stamps: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+def _find(stamps: IntArray, wanted: IntArray) -> IntArray:
     """Where each wanted stamp is, in this order, each place used once; -1 where there is none."""
     if np.array_equal(stamps[: len(wanted)], wanted):
         return np.arange(len(wanted))

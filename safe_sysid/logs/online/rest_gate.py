@@ -8,15 +8,14 @@ nothing: the same equations, with other noise.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, torque_interval
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.robot.model import RobotModel
 
 __all__ = ["RestGate"]
 
-FloatArray = NDArray[np.float64]
 #: On top of the declared errors: what is slower, rad/s, and stays nearer, rad (m/s and m of sliding joints), rests.
 _SPEED, _DRIFT = 0.01, 1e-3
 

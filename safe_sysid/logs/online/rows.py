@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import deque
 
 import numpy as np
-from numpy.typing import NDArray
+
+from safe_sysid.core.arrays import FloatArray
 
 __all__ = ["GrowingRows"]
 
-FloatArray = NDArray[np.float64]
 
 #: Bytes of a block: small enough that to get one is no event, large enough that there are few.
 _BLOCK = 1 << 16

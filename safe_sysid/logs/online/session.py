@@ -232,13 +232,14 @@ class IdentifierSession:
         """Equations that are kept."""
         return self.core.rows
 
-    def reset(self, epoch: int) -> None:
-        """Another payload. ``epoch``: its number."""
-        self._end_epoch()
+    def reset(self, epoch: int) -> UpdateResult | None:
+        """Another payload. ``epoch``: its number. Returns what the last equations of the one before proved, if any."""
+        last = self._end_epoch()
         self._recorder = None
         self.state, self._last_seq = IDENTIFYING, 0
         self._journal.order("reset", epoch=epoch)
         self._begin(epoch)
+        return last
 
     def start(self) -> None:
         """Identify from the next sample on."""
@@ -294,25 +295,31 @@ class IdentifierSession:
 
     # -- end --------------------------------------------------------------------------------------------------------
 
-    def close(self, prove: bool = True) -> None:
+    def close(self, prove: bool = True) -> UpdateResult | None:
         """Write the samples of the epoch, so that its certificates can be verified, and certificates that wait.
 
         Args:
             prove: False if another thread is in the middle of an update: identifier and certificates are that thread's,
                 and the log is written alone.
+
+        Returns:
+            The last update, which nobody has seen yet: it has a certificate, or contradicts all that were written.
         """
         self._journal.order("end")
-        self._end_epoch(prove)
+        return self._end_epoch(prove)
 
-    def _end_epoch(self, prove: bool = True) -> None:
+    def _end_epoch(self, prove: bool = True) -> UpdateResult | None:
         """Nothing of the log is left that no certificate covers: what came after the last update may contradict it."""
+        published = None
         if self._writer is not None and prove:
             with contextlib.suppress(CertificateError):  # said when it was to be written first
                 self._writer.flush()
                 if self.samples:
                     result = self.core.update(final=True)
-                    self._certify(result, self.narrowed(result))
+                    published = self.narrowed(result)
+                    self._certify(result, published)
         self._save_log()
+        return published
 
     def _save_log(self) -> None:
         if self._log_directory is None or not self._parts:

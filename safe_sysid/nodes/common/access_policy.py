@@ -61,11 +61,13 @@ def _node(name: str, publish: Sequence[str] = (), subscribe: Sequence[str] = (),
     )
 
 
+#: With ``controller.interface: trajectory``, in place of ``effort_command``.
+TRAJECTORIES = "trajectory_command"
 #: The nodes that this package starts on an arm.
 NODES: dict[str, Access] = {
     "controller": _node(
         "controller",
-        ("effort_command", "reference", "bounds_active"),
+        ("effort_command", TRAJECTORIES, "reference", "bounds_active"),
         ("joint_states", "plan", "bounds"),
         ("start", "stop", "emergency_stop", "reset_emergency_stop", "reset_bounds"),
     ),
@@ -77,12 +79,15 @@ NODES: dict[str, Access] = {
     ),
     "identifier": _node(
         "identifier",
-        ("bounds", "payload", "last_link_with_payload", "markers", "identifier/journal"),
+        ("bounds", "payload", "last_link_with_payload", "intervals", "markers", "identifier/journal"),
         ("bounds_active", "joint_states"),
-        ("start", "stop", "tare_start", "tare_finish"),
+        ("start", "stop", "tare_start", "tare_finish", "forward_payload"),
     ),
     "plant": _node(
-        "plant", ("joint_states", "/clock"), ("effort_command", "plan", "bounds_active"), ("attach", "release")
+        "plant",
+        ("joint_states", "/clock"),
+        ("effort_command", TRAJECTORIES, "plan", "bounds_active"),
+        ("attach", "release"),
     ),
 }
 #: What a node has in some modes only: with ``use_sim_time``.

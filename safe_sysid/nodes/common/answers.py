@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import MessageError
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.trajectories.plan import Plan
@@ -15,7 +15,6 @@ from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["NOT_AWAITED", "BoundsAnswer", "JointSample", "MessageRefusedError", "PlanAnswer", "printable"]
 
-FloatArray = NDArray[np.float64]
 #: Lock-step: frame_id of the states that a plant tells while it goes on alone; an answer is too late for most of them.
 NOT_AWAITED = "not awaited"
 

@@ -340,6 +340,8 @@ class BaseNode(Node):
                 level = max(level, WARN)
         status = DiagnosticStatus(level=level, name=f"{self.full_name}: safe_sysid", message=text)
         status.hardware_id = self.model.name if hasattr(self, "model") else ""
+        if hasattr(self, "model") and self.model.drive_note:
+            values["drives"] = self.model.drive_note
         status.values = [KeyValue(key=str(key), value=str(value)) for key, value in values.items()]
         array = DiagnosticArray(status=[status])
         array.header.stamp = self.get_clock().now().to_msg()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+
+from safe_sysid.core.arrays import IntArray
 
 __all__ = ["Histogram"]
 
@@ -40,7 +41,7 @@ class Histogram:
         return int(self._counts[round(seconds / self.BIN) :].sum())
 
     @property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> IntArray:
         """(SIZE,) counts, for logs."""
         return self._counts
 

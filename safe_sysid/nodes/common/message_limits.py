@@ -50,6 +50,7 @@ class Limit:
 TOPICS: dict[str, Limit] = {
     "joint_states": Limit(64 * 1024, 3000.0, 4000, free_in_lockstep=True),
     "effort_command": Limit(8 * 1024, 3000.0, 100, free_in_lockstep=True),
+    "trajectory_command": Limit(256 * 1024, 3000.0, 100, free_in_lockstep=True),
     # All that waits for a planner whose configuring compiles for minutes, at most (the depth of its subscription).
     "reference": Limit(64 * 1024, 3000.0, 20_000, free_in_lockstep=True),
     "plan": Limit(64 * 1024, 100.0, 200),

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 from builtin_interfaces.msg import Time
-from numpy.typing import NDArray
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray, MultiArrayDimension
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import MessageError, ParameterError, PlanError
 from safe_sysid.nodes.common.answers import BoundsAnswer, JointSample, MessageRefusedError, PlanAnswer
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
@@ -37,7 +37,6 @@ __all__ = [
     "write_stamp",
 ]
 
-FloatArray = NDArray[np.float64]
 #: Longer arrays are refused unread.
 MAX_ENTRIES = 100_000
 _SECOND = 1_000_000_000
@@ -138,16 +137,23 @@ class JointStateWriter:
         n = len(joint_names)
         self.message = JointState()
         self.message.name = list(joint_names)
-        for field in ("position", "velocity", "effort"):
+        for field in ("position", "velocity"):
             setattr(self.message, field, [0.0] * n)
         self._q, self._qd = np.frombuffer(self.message.position), np.frombuffer(self.message.velocity)
-        self._effort = np.frombuffer(self.message.effort)
+        self._effort: FloatArray | None = None
 
-    def fill(self, stamp_ns: int, q: FloatArray, qd: FloatArray, effort: FloatArray, frame_id: str = "") -> JointState:
-        """The message with these contents; valid until the next call."""
+    def fill(
+        self, stamp_ns: int, q: FloatArray, qd: FloatArray, effort: FloatArray | None, frame_id: str = ""
+    ) -> JointState:
+        """The message with these contents; valid until the next call. ``effort``: None always, or never."""
         write_stamp(self.message.header.stamp, stamp_ns)
         self.message.header.frame_id = frame_id
-        self._q[:], self._qd[:], self._effort[:] = q, qd, effort
+        self._q[:], self._qd[:] = q, qd
+        if effort is not None:
+            if self._effort is None:
+                self.message.effort = [0.0] * len(q)
+                self._effort = np.frombuffer(self.message.effort)
+            self._effort[:] = effort
         return self.message
 
 

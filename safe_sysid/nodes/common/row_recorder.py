@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.logs.online.rows import GrowingRows
 
 __all__ = ["Recorder"]
-
-FloatArray = NDArray[np.float64]
 
 
 class Recorder:
@@ -39,7 +37,7 @@ class Recorder:
         return self._rows.forgotten
 
     @property
-    def stamps(self) -> NDArray[np.int64]:
+    def stamps(self) -> IntArray:
         """(rows,) ns."""
         return self._rows.array()[:, :1].view(np.int64)[:, 0]
 

@@ -11,18 +11,17 @@ import struct
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from rclpy.serialization import deserialize_message, serialize_message
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.nodes.common import messages
 from safe_sysid.nodes.common.answers import JointSample
 from safe_sysid.nodes.common.messages import JointReader
 
 __all__ = ["CommandBytesReader", "CommandBytesWriter", "JointBytesReader", "JointBytesWriter", "joint_message"]
 
-FloatArray = NDArray[np.float64]
 _STAMP = struct.Struct("=iI")
 _SECOND = 1_000_000_000
 #: Marks: a time and numbers that nothing else in a message looks like.

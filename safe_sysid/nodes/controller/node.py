@@ -6,25 +6,21 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 
-import numpy as np
-from numpy.typing import NDArray
 from rclpy.qos import QoSProfile
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
 
-from safe_sysid.apps.rehearsal import rehearse_controller
 from safe_sysid.control.activation import ActivationChecks, Judgement
 from safe_sysid.control.controller import Controller, ControllerState
-from safe_sysid.control.design import check_acceleration, design_gains
 from safe_sysid.control.feed_forward import AddedTorque
-from safe_sysid.control.feed_forwards import make_added_torque
-from safe_sysid.control.law import ControlLaw
-from safe_sysid.control.laws import make_law
 from safe_sysid.control.states import longest_braking
+from safe_sysid.control.trajectory import notice_of
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.decimals import at_least, at_most
 from safe_sysid.nodes.common import messages
 from safe_sysid.nodes.common.base import (
@@ -41,21 +37,19 @@ from safe_sysid.nodes.common.base import (
 from safe_sysid.nodes.common.lifecycle import ManagedNode
 from safe_sysid.nodes.common.process import run_node
 from safe_sysid.nodes.common.time_base import TimeBase, to_ns
-from safe_sysid.nodes.common.wire import CommandBytesWriter, JointBytesReader
-from safe_sysid.nodes.controller.session import ControlSession
-from safe_sysid.nodes.controller.tick_log import TickLog
+from safe_sysid.nodes.common.wire import JointBytesReader
+from safe_sysid.nodes.controller.interfaces import command_topic, make_interface
+from safe_sysid.nodes.controller.session import Command, ControlSession
 from safe_sysid.nodes.controller.timing import ControlTiming, LockstepControlTiming, RealTimeControlTiming
-from safe_sysid.nodes.controller.warm_up import start_check_of
 from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["ControllerNode", "main"]
 
-FloatArray = NDArray[np.float64]
 _EMERGENCY = "emergency stop: expected ~/reset_emergency_stop before anything moves"
 
 
 class ControllerNode(ManagedNode):
-    """Answers each measurement with a torque.
+    """Answers each measurement with a torque, or sends an arm that follows trajectories by itself what it is to follow.
 
     The measurement callback drives the loop; other callbacks leave their inputs for the next tick. While inactive the
     node listens and judges, but commands nothing; in lock-step time stands still until the first activation. Activation
@@ -72,37 +66,23 @@ class ControllerNode(ManagedNode):
         super().__init__("controller")
 
     def configure(self) -> None:
-        """Gains, law, core, rehearsed; topics."""
-        options, settings, n = self.options, self.model.settings, self.model.n
+        """What answers measurements, rehearsed; topics."""
+        options = self.options
         timing = self._make_timing()
-        self._law_name = settings.controller.law
-        self.gains = design_gains(self.model, options.lockstep)
-        check_acceleration(self.model, self.gains)
         self._end_feed_forward()
-        self._added = make_added_torque(self.model, self.gains, options.lockstep)
-        rehearse_controller(self.model, self.gains, self._make_law, self._added)
-        check = start_check_of(options, self.model, self.gains, self.scene)
-        checks = ActivationChecks(self.model, self.gains, check, options.lockstep, self.simulated)
-        core = Controller(self.model, self.gains, settings.controller.blend_s, self._make_law(), self._added)
-        # In real time the loop's two messages are read and written as bytes.
+        time_base = TimeBase(options.lockstep)
+        made = make_interface(self.model, options, self.scene, time_base, self.now_ns, self.simulated)
+        core, self._log, self._command = made.core, made.log, made.writer
+        self._added = getattr(core, "added", None)
+        self._topic, self._kind = command_topic(self.model)
         names, lockstep = self.model.joint_names, options.lockstep
         self._reader = messages.JointReader(names, with_effort=None) if lockstep else JointBytesReader(names)
-        self._command = messages.CommandWriter(n) if lockstep else CommandBytesWriter(n)
         self._reference = messages.JointStateWriter(names)
-        self._answer: Float64MultiArray | bytes | None = None
+        self._answer: object = None
         self._doubts = ""  # what activation saw and let pass
         self._said: set[str] = {"followed"}  # what came of a feed-forward's answers, as far as it was said
-        rows = to_ns(options.log_s) // to_ns(settings.timing.period_s)
-        self._log = TickLog(core, lockstep, self.now_ns, rows)
         self.session = ControlSession(
-            core,
-            checks,
-            timing,
-            self,
-            TimeBase(lockstep),
-            self._log,
-            self.parameters["reference_every"],
-            options.patience,
+            core, made.checks, timing, self, time_base, self._log, self.parameters["reference_every"], options.patience
         )
         self.parameters.on_change("reference_every", self._set_reference_every)
         self._topics()
@@ -114,7 +94,10 @@ class ControllerNode(ManagedNode):
         times = (first_plan, settings.planner.t_p, identification.update_s, identification.take_after_s)
         times_ns = tuple(map(to_ns, times))
         if options.lockstep:
-            return LockstepControlTiming(times_ns, values["await_plans"], values["await_bounds"])
+            period = settings.timing.period_s
+            notice = notice_of(self.model)
+            ahead = to_ns(period) * (math.ceil(notice / period) + 1) if notice else 0
+            return LockstepControlTiming(times_ns, values["await_plans"], values["await_bounds"], ahead)
         return RealTimeControlTiming(times_ns, settings.measurement.max_age_s)
 
     def _end_feed_forward(self) -> None:
@@ -123,22 +106,19 @@ class ControllerNode(ManagedNode):
         if added is not None:
             added.close()
 
-    def _make_law(self) -> ControlLaw:
-        return make_law(self._law_name, self.model, self.gains)
-
     def _set_reference_every(self, ticks: int) -> None:
         self.session.reference_every = ticks
 
     def _topics(self) -> None:
         lockstep = self.options.lockstep
         # In lock-step a recorder that was held up gets every command all the same.
-        self._commands = self.create_publisher(Float64MultiArray, "effort_command", STREAM if lockstep else COMMAND)
+        self._commands = self.create_publisher(self._kind, self._topic, STREAM if lockstep else COMMAND)
         self._references = self.create_publisher(JointState, "reference", STREAM)
         self._active = self.create_publisher(Float64MultiArray, "bounds_active", LATCHED)
         self.session.announce()
         self.listen(JointTrajectory, "plan", self._on_plan, LATCHED_INPUT)
         self.listen(Float64MultiArray, "bounds", self._on_bounds, LATCHED_INPUT)
-        for topic in ("plan", "bounds", "effort_command", "bounds_active"):
+        for topic in ("plan", "bounds", self._topic, "bounds_active"):
             self.exclusive_publishers.watch(topic)
         self.exclusive_publishers.watch("joint_states", shared=True)
         self._drive_by_measurements(measurement_qos(lockstep, depth=1))
@@ -243,7 +223,7 @@ class ControllerNode(ManagedNode):
 
     def _on_plan(self, msg: JointTrajectory) -> None:
         answer = messages.read_plan(msg, self.model.joint_names)
-        for topic in ("plan", "effort_command"):  # only where one node alone commands the arm does a plan move it
+        for topic in ("plan", self._topic):  # only where one node alone commands the arm does a plan move it
             self.trust(topic)
         self.check_digest("the planner", answer.digest)
         self.session.on_plan(answer)
@@ -260,9 +240,9 @@ class ControllerNode(ManagedNode):
         """Seconds on a clock that nobody sets."""
         return time.monotonic()
 
-    def publish_command(self, stamp_ns: int, torque: FloatArray | None) -> None:
-        """Answer a measurement; None: nothing is commanded."""
-        self._answer = self._command.fill(stamp_ns, torque)
+    def publish_command(self, stamp_ns: int, command: Command | None) -> None:
+        """Answer a measurement; None: nothing (new) is commanded."""
+        self._answer = self._command.fill(stamp_ns, command)
         self._commands.publish(self._answer)
 
     def repeat_command(self) -> None:
@@ -275,7 +255,7 @@ class ControllerNode(ManagedNode):
         self._commands.publish(self._command.fill(stamp_ns, None))
 
     def publish_reference(
-        self, stamp_ns: int, q: FloatArray, qd: FloatArray, torque: FloatArray, identity: str
+        self, stamp_ns: int, q: FloatArray, qd: FloatArray, torque: FloatArray | None, identity: str
     ) -> None:
         """Where the arm should be now, (n,) each."""
         self._references.publish(self._reference.fill(stamp_ns, q, qd, torque, identity))
@@ -295,8 +275,8 @@ class ControllerNode(ManagedNode):
         return [] if self.options.lockstep else self.exclusive_publishers.serious
 
     def publishers_changed(self) -> None:
-        """Brake if another node commands torques, too: then it matters least whose are obeyed."""
-        reason = self.exclusive_publishers.why_not("effort_command")
+        """Brake if another node commands the arm, too: then it matters least whose commands are obeyed."""
+        reason = self.exclusive_publishers.why_not(self._topic)
         core = self.session.core
         if core.state.commands and not self.options.lockstep and reason:
             core.brake(reason)
@@ -347,16 +327,16 @@ class ControllerNode(ManagedNode):
             level, text = ERROR, f"no measurement for {silent:.1f} s; {text}"
         if core.state.commands and not core.proved:
             level = max(level, WARN)
-            text += f"; tracking bound {core.bound_status.text}"
+            text += f"; {list(core.status)[1]} {list(core.status.values())[1]}"
         if waits:
             text += "; waiting for " + " and ".join(session.missing)
         values: dict[str, object] = {"state": core.state.value, "reason": core.reason}
         values |= {"box": core.box.identity, "blending": core.blending, "plans taken": session.plans}
-        values |= {"V at least / V_max": f"{at_least(session.energy)} / {at_most(self.gains.V_max)} J"}
-        values |= {"law": core.law.name, "tracking bound": core.bound_status.text}
-        if core.added is not None:
-            values["feed-forward"] = core.added.text
-            self._tell_of_feed_forward(core.added)
+        if isinstance(core, Controller):
+            values |= {"V at least / V_max": f"{at_least(session.energy)} / {at_most(core.gains.V_max)} J"}
+        values |= core.status
+        if self._added is not None:
+            self._tell_of_feed_forward(self._added)
         if self._doubts:
             values["seen at activation"] = self._doubts
         values |= self._log.values() | {f"count: {key}": count for key, count in core.counts.items()}

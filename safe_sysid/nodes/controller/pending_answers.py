@@ -15,8 +15,16 @@ __all__ = ["PendingAnswers"]
 class PendingAnswers:
     """Holds answers until they are due, and says what a tick still waits for."""
 
-    def __init__(self, times: tuple[int, ...], await_plans: bool = True, await_bounds: bool = True) -> None:
-        """``times``: first hand-over, time from one to the next, length of a batch, from its end to its answer."""
+    def __init__(
+        self, times: tuple[int, ...], await_plans: bool = True, await_bounds: bool = True, ahead: int = 0
+    ) -> None:
+        """Nothing has come.
+
+        Args:
+            times: first hand-over, time from one to the next, length of a batch, from its end to its answer.
+            ahead: so long before its hand-over is a plan due: what an arm needs to have it in time.
+        """
+        self._ahead = ahead
         first_plan, self._t_plan, self._update, self._take_after = times
         self._await_plans = await_plans
         self._hand_over: int | None = first_plan if await_plans else None
@@ -35,11 +43,11 @@ class PendingAnswers:
     def due_plans(self, stamp: int) -> list[PlanAnswer]:
         """Answers to be offered at this tick, in order of arrival; each is returned once.
 
-        While plans are awaited each is offered at its start, otherwise at once.
+        While plans are awaited each is offered at its start, or ahead of it, otherwise at once.
         """
         if not self._plans:
             return []
-        due = [answer for answer in self._plans if self._hand_over is None or answer.start_ns <= stamp]
+        due = [answer for answer in self._plans if self._hand_over is None or answer.start_ns <= stamp + self._ahead]
         self._plans = [answer for answer in self._plans if answer not in due]
         return due
 
@@ -52,7 +60,7 @@ class PendingAnswers:
         """
         if answer.next_ns is not None:
             if self._await_plans:
-                self._hand_over = answer.next_ns if answer.next_ns > stamp else None
+                self._hand_over = answer.next_ns if answer.next_ns > stamp + self._ahead else None
             return
         if answer.start_ns != self._hand_over:
             return
@@ -75,7 +83,7 @@ class PendingAnswers:
     def missing(self, stamp: int) -> list[str]:
         """What this tick waits for; ask after the due plans were offered."""
         out = []
-        if self._hand_over is not None and stamp >= self._hand_over:
+        if self._hand_over is not None and stamp + self._ahead >= self._hand_over:
             out.append(f"the plan for {self._hand_over / 1e9:.3f} s")
         if self._batch is not None and stamp >= self._due_time(self._batch) and not self._has(self._batch):
             out.append(f"the bounds of batch {self._batch}")
@@ -87,7 +95,7 @@ class PendingAnswers:
 
     def forget_plans(self, stamp: int) -> None:
         """Stop waiting for plans if one is missing at this tick."""
-        if self._hand_over is not None and stamp >= self._hand_over:
+        if self._hand_over is not None and stamp + self._ahead >= self._hand_over:
             self._hand_over = None
 
     def begin_anew(self, stamp: int, plans: bool) -> None:

@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safe_sysid.control.activation import ActivationChecks, Judgement
-from safe_sysid.control.controller import Controller, ControllerOutput, ControllerState
+from safe_sysid.control.controller import Controller, ControllerState
+from safe_sysid.control.trajectory import TrajectoryController, TrajectoryPoints
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.nodes.common.answers import BoundsAnswer, JointSample, MessageRefusedError, PlanAnswer
 from safe_sysid.nodes.common.time_base import TimeBase, to_ns
 from safe_sysid.nodes.controller.tick_log import TickLog
@@ -23,7 +24,9 @@ from safe_sysid.trajectories.plan import Plan
 
 __all__ = ["MOVING", "ControlSession", "SessionOutput"]
 
-FloatArray = NDArray[np.float64]
+#: What goes to the arm.
+Command = FloatArray | TrajectoryPoints
+
 MOVING = (ControllerState.TRACKING, ControllerState.BRAKING)
 #: Lock-step: while an answer is awaited the last reference is published again so often, s.
 _AGAIN = 0.5
@@ -51,8 +54,8 @@ class SessionOutput(Protocol):
     def now_ns(self) -> int:
         """Now, on the clock of stamps, ns."""
 
-    def publish_command(self, stamp_ns: int, torque: FloatArray | None) -> None:
-        """Answer a measurement; None: nothing is commanded."""
+    def publish_command(self, stamp_ns: int, command: Command | None) -> None:
+        """Answer a measurement; None: nothing (new) is commanded."""
 
     def repeat_command(self) -> None:
         """Publish the last answer again, if there is one."""
@@ -61,9 +64,9 @@ class SessionOutput(Protocol):
         """Answer that nothing is commanded; the last answer remains what may be repeated."""
 
     def publish_reference(
-        self, stamp_ns: int, q: FloatArray, qd: FloatArray, torque: FloatArray, identity: str
+        self, stamp_ns: int, q: FloatArray, qd: FloatArray, torque: FloatArray | None, identity: str
     ) -> None:
-        """Where the arm should be now, (n,) each."""
+        """Where the arm should be now, (n,) each; without a torque where the arm finds its own."""
 
     def publish_box(self, box: ParameterBox, nominal: FloatArray) -> None:
         """The box that control works with from now on."""
@@ -100,7 +103,7 @@ class ControlSession:
 
     def __init__(
         self,
-        core: Controller,
+        core: Controller | TrajectoryController,
         checks: ActivationChecks,
         timing: ControlTiming,
         output: SessionOutput,
@@ -131,7 +134,7 @@ class ControlSession:
         self._started, self._was_active = 0, False  # stamp of the measurement that the activation began with
         self._has_commanded = False
         #: Lock-step: what the last reference said, and when it was published again.
-        self._referred: tuple[int, FloatArray, FloatArray] | None = None
+        self._referred: tuple[int, FloatArray, FloatArray | None] | None = None
         self._referred_again = 0.0
         self._described: Plan | str | None = ""  # what the last reference belongs to: a plan, rest, or ""
         self._state, self._announced = core.state, ""
@@ -246,24 +249,25 @@ class ControlSession:
         if not core.state.commands:
             self._remember(sample)
         if sample.stamp_ns == self._started or (self.start_wanted and self._try_start(now, sample, effort)):
-            out, self._started = ControllerOutput(None, sample.q), 0  # the next is the first to be answered
+            out, self._started = core.silence(), 0  # the next is the first to be answered
         else:
             out = core.step(now, sample.q, sample.qd, effort)
         self.energy = out.energy
-        if out.torque is not None or self._timing.lockstep:
-            self._output.publish_command(sample.stamp_ns, out.torque)
-        self.log.command_sent(self.arrival, sample.stamp_ns, out.torque is not None)
+        if out.command is not None or self._timing.lockstep:
+            self._output.publish_command(sample.stamp_ns, out.command)
+        self.log.command_sent(self.arrival, sample.stamp_ns, out.command is not None)
         if out.announce is not None:
             self.announce()
         self.tell_state()
-        if out.torque is not None:
+        if out.commanding:
             self._has_commanded = True
             # The planner must see where each motion begins and ends, however rarely references come in between.
             plan = core.plan
             if plan is not self._described or sample.stamp_ns // self._period_ns % self.reference_every == 0:
                 self._publish_reference(sample.stamp_ns, out.reference, out.torque)
                 if self._timing.lockstep:
-                    self._referred = sample.stamp_ns, out.reference.copy(), out.torque.copy()
+                    torque = None if out.torque is None else out.torque.copy()
+                    self._referred = sample.stamp_ns, out.reference.copy(), torque
             self._described = plan
             self.log.add(sample.stamp_ns, out)
         else:
@@ -459,7 +463,7 @@ class ControlSession:
             self._output.state_changed(self._state, core.state, core.reason)
             self._state = core.state
 
-    def _publish_reference(self, stamp_ns: int, reference: FloatArray, torque: FloatArray) -> None:
+    def _publish_reference(self, stamp_ns: int, reference: FloatArray, torque: FloatArray | None) -> None:
         q, qd = reference[:2]
         self._output.publish_reference(stamp_ns, q, qd, torque, self.core.box.identity)
 

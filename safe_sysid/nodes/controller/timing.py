@@ -38,9 +38,9 @@ class LockstepControlTiming:
 
     lockstep = True
 
-    def __init__(self, times: tuple[int, ...], await_plans: bool, await_bounds: bool) -> None:
-        """``times`` as for :class:`PendingAnswers`; whether ticks wait for plans, and for boxes."""
-        self.pending = PendingAnswers(times, await_plans, await_bounds)
+    def __init__(self, times: tuple[int, ...], await_plans: bool, await_bounds: bool, ahead: int = 0) -> None:
+        """``times`` and ``ahead`` as for :class:`PendingAnswers`; whether ticks wait for plans, and for boxes."""
+        self.pending = PendingAnswers(times, await_plans, await_bounds, ahead)
 
     def is_repeated(self, sample: JointSample, last_ns: int) -> bool:
         """It repeats a state until it hears the answer."""

@@ -6,20 +6,18 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
-from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.tube import TrackingTube
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.nodes.common.parameters import CommonOptions
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scenes.scene import Scene
 
 __all__ = ["start_check_of"]
 
-FloatArray = NDArray[np.float64]
-
 
 def start_check_of(
-    options: CommonOptions, model: RobotModel, gains: ControllerGains, scene: Scene
+    options: CommonOptions, model: RobotModel, gains: TrackingTube, scene: Scene
 ) -> Callable[[FloatArray], list[str]] | None:
     """Real time: judges whether a pose is clear, and can be held with every payload of the prior.
 

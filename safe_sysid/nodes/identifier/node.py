@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from diagnostic_msgs.msg import DiagnosticArray
 from geometry_msgs.msg import InertiaStamped
-from numpy.typing import NDArray
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray, String
 from visualization_msgs.msg import MarkerArray
 
 from safe_sysid.apps.rehearsal import rehearse_identifier
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.decimals import estimate_in
 from safe_sysid.errors import ParameterError
@@ -34,13 +35,14 @@ from safe_sysid.nodes.common.digest import difference
 from safe_sysid.nodes.common.lifecycle import ManagedNode
 from safe_sysid.nodes.common.process import Worker, run_node
 from safe_sysid.nodes.common.time_base import TimeBase, to_ns
+from safe_sysid.nodes.identifier.payload_forward import PayloadForward
 from safe_sysid.nodes.identifier.payload_markers import no_payload_markers, payload_markers
-from safe_sysid.nodes.identifier.payload_message import last_link_message, payload_message
+from safe_sysid.nodes.identifier.payload_message import intervals_message, last_link_message, payload_message
+from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["IdentifierNode", "main"]
 
-FloatArray = NDArray[np.float64]
 
 #: Samples go to the worker in pieces of this length, so that little is left to do when a batch ends, ns.
 _PIECE = 250_000_000
@@ -50,6 +52,9 @@ _MOST_UPDATES = 2000
 _LAST_UPDATE = 4.0
 #: Real time: an update that a later one follows is left out, unless there was none for so long, s.
 _WITHOUT = 10.0
+#: A payload is told at rest alone: slower than this, rad/s or m/s, besides the sensors' errors; heard so long ago, s.
+_REST, _SILENCE = 0.01, 0.5
+_LEVELS = {UpdateStatus.EMPTY_SET: ERROR, UpdateStatus.SOLVER_FAILED: WARN}
 #: Lock-step: further than this no two measurements are apart, s.
 _LONGEST_JUMP = 60.0
 #: Lock-step: for no longer simulated time can have gone on when an identifier hears of it first, s.
@@ -76,7 +81,7 @@ class IdentifierNode(ManagedNode):
         self._take_ns = to_ns(self.model.settings.identification.take_after_s)
         self._batch, self._batch_end, self._piece_end, self._last_stamp = 1, 0, 0, 0
         # Batch that is to be updated last, and when the last update was done.
-        self._newest, self._updated = 0, -1e9
+        self._newest, self._updated, self._taken_ns = 0, -1e9, 0
         self._was_active = False
         self._updates: deque[dict[str, Any]] = deque(maxlen=_MOST_UPDATES)
         self._latest: UpdateResult | None = None
@@ -85,10 +90,12 @@ class IdentifierNode(ManagedNode):
         self._bounds = self.create_publisher(Float64MultiArray, "bounds", LATCHED)
         self._payload = self.create_publisher(InertiaStamped, "payload", LATCHED)
         self._last_link = self.create_publisher(InertiaStamped, "last_link_with_payload", LATCHED)
+        self._intervals = self.create_publisher(DiagnosticArray, "intervals", LATCHED)
         self._markers = self.create_publisher(MarkerArray, "markers", LATCHED)
         prior = self.model.arm_prior
         self._standing = prior, prior.mid[prior.layout.payload]  # what was told, or taken over, last
         self._draw(*self._standing)
+        self._tell_intervals(OK, "nothing measured yet: the prior")
         self.listen(Float64MultiArray, "bounds_active", self._on_active, LATCHED_INPUT)
         # Late callbacks must not lose samples.
         qos = measurement_qos(self.options.lockstep, depth=2000, history=True)
@@ -100,6 +107,9 @@ class IdentifierNode(ManagedNode):
         self.serve("stop", partial(self._run, False))
         self.serve("tare_start", self._start_tare)
         self.serve("tare_finish", self._finish_tare)
+        self._forward = PayloadForward(self)
+        self._speed, self._heard = np.zeros(self.model.n), -np.inf  # of the last measurement, and when it came
+        self.serve_later("forward_payload", self._forward_payload)
 
     def _new_session(self) -> IdentifierSession:
         values, run_dir = self.values, self.options.run_dir
@@ -153,6 +163,7 @@ class IdentifierNode(ManagedNode):
 
     def _on_measurement(self, msg: JointState) -> None:
         sample = self._reader.read(msg)
+        self._speed, self._heard = sample.qd, time.monotonic()
         if self.options.lockstep and sample.stamp_ns == self._last_stamp:
             return  # the plant says again what was not answered
         works = self.active and self._running
@@ -291,7 +302,7 @@ class IdentifierNode(ManagedNode):
             return
         stamps = np.array([self._time.seconds(sample.stamp_ns) for sample in samples], dtype=float)
         q, qd, effort = (np.array([sample[i] for sample in samples], dtype=float) for i in (1, 2, 3))
-        full = self._session.log_is_full
+        full, self._taken_ns = self._session.log_is_full, samples[-1].stamp_ns
         self._session.take(Measurements(stamps, q, qd, effort), self._time.origin_ns)
         if self._session.log_is_full and not full:
             self.say(_full(self.options.log_s), WARN)
@@ -319,7 +330,7 @@ class IdentifierNode(ManagedNode):
             raise
         if session is not self._session:
             return  # it took so long that the node was cleaned up, and is another one now
-        if result.status is UpdateStatus.NO_DATA or (self._empty and result.status is UpdateStatus.EMPTY_SET):
+        if self._says_nothing(result):
             if self.options.lockstep:  # it is waited for
                 self._stand(batch)
             return
@@ -329,17 +340,18 @@ class IdentifierNode(ManagedNode):
             session.explain(result)
         self._changed = True
 
-    @property
-    def _empty(self) -> bool:
-        """Whether a contradiction was told already."""
-        return self._latest is not None and self._latest.status is UpdateStatus.EMPTY_SET
+    def _says_nothing(self, result: UpdateResult) -> bool:
+        """Whether nothing was learnt, or a contradiction that was told already."""
+        told = self._latest is not None and self._latest.status is UpdateStatus.EMPTY_SET
+        return result.status is UpdateStatus.NO_DATA or (told and result.status is UpdateStatus.EMPTY_SET)
 
     def _stand(self, batch: int) -> None:
         """The answer to a batch that nothing was learnt from."""
         self._tell_bounds(*self._standing, batch)
 
     def _reset(self, epoch: int) -> None:
-        self._session.reset(epoch)
+        began = time.monotonic()
+        self._record_last(self._session.reset(epoch), began)
         self._publish(self._session.current_result(), None, None, 0.0)
         self.say(f"epoch {epoch}: bounds are the prior's again")
 
@@ -347,6 +359,7 @@ class IdentifierNode(ManagedNode):
         """An identifier before this one has proved more than this one knows."""
         if self._session.resume(box):
             self._standing = box, box.mid[box.layout.payload]
+            self._tell_intervals(OK, "taken over from the controller")
             self.say(f"going on from box {box.identity}, which the controller works with")
 
     def _publish(self, result: UpdateResult, batch: int | None, stamp_ns: int | None, seconds: float) -> None:
@@ -359,6 +372,13 @@ class IdentifierNode(ManagedNode):
         self._last_link.publish(last_link_message(self.model, result.nominal, stamp))
         self._draw(box, result.nominal, result.status is UpdateStatus.EMPTY_SET)
         self._latest = result
+        self._tell_intervals(_LEVELS.get(result.status, OK), result.status.value)
+        self._record(result, batch, stamp_ns, seconds)
+        level = _LEVELS.get(result.status, OK)
+        self.say(f"box {box.identity} in {seconds:.2f} s: {_mass(result)}; {result.message}", level)
+
+    def _record(self, result: UpdateResult, batch: int | None, stamp_ns: int | None, seconds: float) -> None:
+        box = result.box
         self._updates.append(
             {
                 "stamp_ns": stamp_ns or 0, "batch": batch, "identity": box.identity, "status": result.status.name,
@@ -367,13 +387,38 @@ class IdentifierNode(ManagedNode):
                 "timings": dict(result.timings), "seconds": seconds,
             }
         )  # fmt: skip
-        level = {UpdateStatus.EMPTY_SET: ERROR, UpdateStatus.SOLVER_FAILED: WARN}.get(result.status, OK)
-        self.say(f"box {box.identity} in {seconds:.2f} s: {_mass(result)}; {result.message}", level)
+
+    def _record_last(self, result: UpdateResult | None, began: float) -> None:
+        """What an epoch's last equations prove once it is over: recorded as its certificate is, and told to nobody."""
+        if result is not None and not self._says_nothing(result):
+            self._record(result, None, self._taken_ns, time.monotonic() - began)
 
     def _tell_bounds(self, box: ParameterBox, payload: FloatArray, batch: int | None) -> None:
         nominal = box.mid.copy()
         nominal[box.layout.payload] = payload
         self._bounds.publish(messages.bounds_message(box, nominal, batch, self.digest))
+
+    def _tell_intervals(self, level: bytes, status: str) -> None:
+        """For people and programs that know nothing of the order of parameters."""
+        box, nominal = self._standing
+        stamp = self.get_clock().now().nanoseconds
+        try:
+            self._intervals.publish(intervals_message(self.model, box, nominal, level, status, stamp))
+        except ParameterError as error:
+            self.refuse("intervals", "not told", str(error))
+
+    def _forward_payload(self, answer: Callable[[bool, str], None]) -> None:
+        """Tell an arm's own controller what its hand holds, as ``forward.*`` says."""
+        result = self._latest
+        if result is None or result.status is UpdateStatus.EMPTY_SET:
+            answer(False, "refused: there is no payload that could be told" if result is None else result.message)
+            return
+        most = per_joint(self.model.settings.measurement.velocity_error, self.model.n) + _REST
+        if time.monotonic() - self._heard > _SILENCE or np.any(np.abs(self._speed) > most):
+            answer(False, "refused: expected an arm at rest whose measurements come")
+            return
+        message = payload_message(self.model, result.box, result.nominal, self.get_clock().now().nanoseconds)
+        self._forward.send(message, answer)
 
     def _draw(self, box: ParameterBox, nominal: FloatArray, contradiction: bool = False) -> None:
         """What is known of the payload alone, for rviz; a picture is nothing that may stop the identification."""
@@ -403,7 +448,7 @@ class IdentifierNode(ManagedNode):
         values |= {f"rejected {reason}": count for reason, count in result.rejected.items()}
         values |= {**more, "slack": session.slack.text()}
         values |= {f"diagnosis {i + 1}": line for i, line in enumerate(session.lines)}
-        level = {UpdateStatus.EMPTY_SET: ERROR, UpdateStatus.SOLVER_FAILED: WARN}.get(result.status, OK)
+        level = _LEVELS.get(result.status, OK)
         if level == OK and session.log_is_full:
             return WARN, f"{_mass(result)}; {_full(self.options.log_s)}", values
         if level == OK and session.slack.falling:
@@ -415,11 +460,11 @@ class IdentifierNode(ManagedNode):
         worker, self._worker = self._worker, None
         if worker is None:
             return
-        ended = worker.stop(_LAST_UPDATE)
+        ended, began = worker.stop(_LAST_UPDATE), time.monotonic()
         if not ended:
             self.say(f"the last update took longer than {_LAST_UPDATE:g} s: what it would have proved is lost", WARN)
         try:
-            self._session.close(prove=ended)
+            self._record_last(self._session.close(prove=ended), began)
         finally:
             self._markers.publish(no_payload_markers())
             self._write_record()

@@ -10,16 +10,15 @@ import itertools
 
 import numpy as np
 from geometry_msgs.msg import Point
-from numpy.typing import NDArray
 from visualization_msgs.msg import Marker, MarkerArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.decimals import interval_text
 from safe_sysid.identification.inertia_shapes import PayloadShapes
 from safe_sysid.robot.quaternions import quaternion_wxyz
 
 __all__ = ["NAMESPACE", "no_payload_markers", "payload_markers"]
 
-FloatArray = NDArray[np.float64]
 
 NAMESPACE = "payload"
 _BOX, _EDGES, _ELLIPSOID, _LABEL = range(4)

@@ -1,21 +1,24 @@
-"""Payload messages in standard types: the payload alone, and the last link with hand and payload."""
+"""Payload messages in standard types: estimates and labelled intervals of payload and of last link with payload."""
 
 from __future__ import annotations
 
-import numpy as np
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from geometry_msgs.msg import InertiaStamped
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
+from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
+from safe_sysid.decimals import estimate_text
 from safe_sysid.identification.payload_alone import payload_bounds
 from safe_sysid.nodes.common.messages import write_stamp
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox, com_and_inertia, transform_inertial
 
-__all__ = ["last_link_message", "payload_message"]
+__all__ = ["intervals_message", "last_link_message", "payload_message"]
 
-FloatArray = NDArray[np.float64]
 #: kg; less is no body, whose centre could be told.
 _NOTHING = 1e-9
+#: Of intervals, of the width: rounded outward, so that what is read off is proved, too.
+_DIGITS = 4
 
 
 def payload_message(model: RobotModel, box: ParameterBox, theta_e: FloatArray, stamp_ns: int) -> InertiaStamped | None:
@@ -45,6 +48,42 @@ def last_link_message(model: RobotModel, theta_e: FloatArray, stamp_ns: int) -> 
     """
     rotation, position = model.payload_frame
     return _message(model, transform_inertial(rotation.T, -rotation.T @ position, theta_e), stamp_ns)
+
+
+def intervals_message(
+    model: RobotModel, box: ParameterBox, theta_e: FloatArray, level: bytes, status: str, stamp_ns: int
+) -> DiagnosticArray:
+    """Ten labelled intervals of the payload alone, then of last link, hand and payload: for eyes and for programs.
+
+    Args:
+        model: with the hand and the frame of what carries payloads.
+        box: what is proved.
+        theta_e: (10,) estimate in the last joint's frame, inside it.
+        level: of DiagnosticStatus.
+        status: what the bounds are worth, in words.
+
+    Raises:
+        ParameterError: an estimate that is not finite.
+    """
+    alone = payload_bounds(model, box.payload_lower, theta_e, box.payload_upper)
+    msg = DiagnosticArray()
+    write_stamp(msg.header.stamp, stamp_ns)
+    msg.header.frame_id = model.payload_link
+    for name, frame, lower, nominal, upper in (
+        ("payload", model.payload_link, alone.lower, alone.nominal, alone.upper),
+        ("last link with payload", model.joint_names[-1], box.payload_lower, theta_e, box.payload_upper),
+    ):
+        values = {"box": box.identity}
+        if name == "payload" and not alone.possible:
+            values["estimate"] = "none: no possible body was found inside the bounds"
+        for key, unit, low, middle, high in zip(PAYLOAD_NAMES, PAYLOAD_UNITS, lower, nominal, upper, strict=True):
+            least, estimate, most = estimate_text(low, middle, high, _DIGITS)
+            values[key] = f"lower {least} nominal {estimate} upper {most} {unit}"
+        pairs = [KeyValue(key=key, value=value) for key, value in values.items()]
+        msg.status.append(
+            DiagnosticStatus(level=level, name=name, message=status, hardware_id=f"frame of {frame}", values=pairs)
+        )
+    return msg
 
 
 def _message(model: RobotModel, theta: FloatArray, stamp_ns: int) -> InertiaStamped:

@@ -7,16 +7,15 @@ from typing import Any
 
 import numpy as np
 from geometry_msgs.msg import PoseStamped
-from numpy.typing import NDArray
 from trajectory_msgs.msg import JointTrajectory
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.nodes.common.answers import MessageRefusedError
 from safe_sysid.nodes.common.messages import joint_order
 from safe_sysid.robot.model import RobotModel
 
 __all__ = ["Goal", "known_frames", "read_goal_joints", "read_goal_pose"]
 
-FloatArray = NDArray[np.float64]
 MAX_WAYPOINTS = 100
 #: A quaternion's length may differ so much from 1.
 _UNIT = 1e-3

@@ -22,13 +22,13 @@ _STEPS = 40
 _EARLY, _LATE = np.array([0.25, 0.60, 0.95]), np.array([0.55, 0.35, 0.85])
 
 
-def scene_markers(scene: Scene, frame: str = "world") -> MarkerArray:
+def scene_markers(scene: Scene) -> MarkerArray:
     """One marker for each obstacle; a capsule needs three, hulls are drawn as triangles."""
     array = MarkerArray()
     for obstacle in scene.obstacles:
         turn = quaternion_wxyz(obstacle.rotation)
         for kind, offset, scale in _solids(obstacle):
-            marker = _marker(frame, "obstacles", len(array.markers), kind, (0.6, 0.6, 0.6, 0.5))
+            marker = _marker("obstacles", len(array.markers), kind, (0.6, 0.6, 0.6, 0.5))
             p, o = marker.pose.position, marker.pose.orientation
             if kind == Marker.TRIANGLE_LIST:
                 marker.points = [_point(corner) for corner in hull_triangles(obstacle.points).reshape(-1, 3)]
@@ -58,20 +58,20 @@ def _solids(obstacle: Obstacle) -> list[tuple[int, np.ndarray, tuple[float, ...]
     return [(Marker.TRIANGLE_LIST, zero, (1.0, 1.0, 1.0))]
 
 
-def path_markers(model: RobotModel, plan: Plan, frame: str = "world") -> MarkerArray:
+def path_markers(model: RobotModel, plan: Plan) -> MarkerArray:
     """The flange's way along the plan, and the arm where it ends."""
     q = plan.trajectory.states(np.linspace(0.0, plan.trajectory.duration, _STEPS))[:, 0]
     rotation, position = (np.asarray(a) for a in forward_kinematics(model.kinematics, q))
     flange = position[:, -1] + rotation[:, -1] @ model.flange[1]
-    way = _marker(frame, "plan", 0, Marker.LINE_STRIP, (0.1, 0.5, 1.0, 1.0))
-    end = _marker(frame, "plan", 1, Marker.LINE_STRIP, (0.1, 0.8, 0.3, 1.0))
+    way = _marker("plan", 0, Marker.LINE_STRIP, (0.1, 0.5, 1.0, 1.0))
+    end = _marker("plan", 1, Marker.LINE_STRIP, (0.1, 0.8, 0.3, 1.0))
     way.scale.x, end.scale.x = 0.005, 0.02
     way.points = [_point(p) for p in flange]
     end.points = [_point(p) for p in (*position[-1], flange[-1])]
     return MarkerArray(markers=[way, end])
 
 
-def swept_markers(volume: SweptVolume, frame: str = "world", drawn: int = 0) -> MarkerArray:
+def swept_markers(volume: SweptVolume, drawn: int = 0) -> MarkerArray:
     """A box for each body and stretch of time that the certificate lets it be in; ``drawn`` by the last call."""
     array = MarkerArray()
     middle, size = 0.5 * (volume.lower + volume.upper), volume.upper - volume.lower
@@ -79,9 +79,7 @@ def swept_markers(volume: SweptVolume, frame: str = "world", drawn: int = 0) -> 
     for i in np.flatnonzero(np.all(np.isfinite(size), axis=-1).ravel()):
         group, body = divmod(int(i), len(volume.names))
         share = group / max(groups - 1, 1)
-        marker = _marker(
-            frame, "swept", len(array.markers), Marker.CUBE, (*((1.0 - share) * _EARLY + share * _LATE), 0.03)
-        )
+        marker = _marker("swept", len(array.markers), Marker.CUBE, (*((1.0 - share) * _EARLY + share * _LATE), 0.03))
         p, s = marker.pose.position, marker.scale
         p.x, p.y, p.z = (float(x) for x in middle[group, body])
         s.x, s.y, s.z = (float(x) for x in size[group, body])
@@ -91,9 +89,9 @@ def swept_markers(volume: SweptVolume, frame: str = "world", drawn: int = 0) -> 
     return array
 
 
-def _marker(frame: str, namespace: str, number: int, kind: int, colour: tuple[float, ...]) -> Marker:
+def _marker(namespace: str, number: int, kind: int, colour: tuple[float, ...]) -> Marker:
     marker = Marker(ns=namespace, id=number, type=kind, action=Marker.ADD)
-    marker.header.frame_id = frame
+    marker.header.frame_id = "world"
     marker.pose.orientation.w = 1.0
     marker.color.r, marker.color.g, marker.color.b, marker.color.a = colour
     return marker

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.planning.excitation.stopping import bounds_stopped_improving
 from safe_sysid.planning.results import Calibration, PlanStatus
 from safe_sysid.planning.solver_process import jobs
@@ -20,8 +20,6 @@ from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.trajectories.plan import Plan
 
 __all__ = ["ExcitationObjective", "PlanObjective", "Situation", "TaskObjective"]
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,6 +18,7 @@ from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
 from visualization_msgs.msg import MarkerArray
 
+from safe_sysid.control.trajectory import notice_of
 from safe_sysid.errors import ConfigError
 from safe_sysid.nodes.common import messages
 from safe_sysid.nodes.common.answers import MessageRefusedError
@@ -125,7 +126,7 @@ class PlannerNode(ManagedNode):
             plans=values["plans"] or planner.plans,
             t_p_ns=to_ns(planner.t_p),
             first_ns=to_ns(values["first_plan_time"] or planner.t_p),
-            margin=values["deadline_margin_s"],
+            margin=values["deadline_margin_s"] + notice_of(self.model),
             patience=options.patience,
             seed=options.seed,
             then_goal=scene.goal if then_goal else None,

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.nodes.common.answers import JointSample
 from safe_sysid.nodes.common.time_base import TimeBase, to_ns
 from safe_sysid.nodes.planner.objectives import ExcitationObjective, PlanObjective, Situation, TaskObjective
@@ -32,7 +32,6 @@ from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["PlanScheduler"]
 
-FloatArray = NDArray[np.float64]
 #: Reference and plan are the same motion if positions agree to this, rad; looked at this long after the hand-over, ns.
 _SAME, _SETTLED = 1e-7, 50_000_000
 #: A reference that is older than the last by more than this is of another time, s.

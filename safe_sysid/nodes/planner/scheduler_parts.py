@@ -6,9 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.nodes.common.time_base import to_ns
 from safe_sysid.nodes.planner.objectives import PlanObjective, Situation
 from safe_sysid.planning.results import PlannerResult, PlanStatus
@@ -29,7 +27,6 @@ __all__ = [
     "last_line",
 ]
 
-FloatArray = NDArray[np.float64]
 #: Success and message, to be called once.
 Answer = Callable[[bool, str], None]
 

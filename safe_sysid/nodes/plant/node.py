@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 from rclpy.executors import Executor
+from rclpy.serialization import deserialize_message
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
 
-from safe_sysid.control.states import longest_braking
+from safe_sysid.control.states import COMMAND_TOPICS, longest_braking
 from safe_sysid.errors import ConfigError
 from safe_sysid.nodes.common import messages
 from safe_sysid.nodes.common.answers import NOT_AWAITED, MessageRefusedError
@@ -22,11 +23,13 @@ from safe_sysid.nodes.common.histograms import Histogram
 from safe_sysid.nodes.common.process import run_node
 from safe_sysid.nodes.common.row_recorder import Recorder
 from safe_sysid.nodes.common.time_base import to_ns
+from safe_sysid.nodes.common.trajectory_messages import TrajectoryReader
 from safe_sysid.nodes.common.wire import CommandBytesReader, JointBytesWriter
 from safe_sysid.nodes.plant.pacing import Pacer, TimedCommand
 from safe_sysid.nodes.plant.payload_services import PayloadServices
 from safe_sysid.simulation import Plant, payload_in_hand
 from safe_sysid.simulation.assembly import build_plant
+from safe_sysid.simulation.servo import SERVO_TICK_S, ServoArm, build_servo_arm
 
 __all__ = ["PlantNode", "main"]
 
@@ -46,7 +49,10 @@ _SUBSTEPS = 5
 
 
 class PlantNode(BaseNode):
-    """In lock-step each command is answered with the next state; in real time the wall clock drives the steps."""
+    """In lock-step each command is answered with the next state; in real time the wall clock drives the steps.
+
+    With ``controller.interface: trajectory`` the arm is as it is sold: a servo of its own follows trajectories.
+    """
 
     has_loop = True
 
@@ -54,7 +60,9 @@ class PlantNode(BaseNode):
         super().__init__("plant")
         lockstep = self.options.lockstep
         self._period = to_ns(self.model.settings.timing.period_s)
-        self._plant = self._build()
+        self._arm = self._build()
+        self._servo = isinstance(self._arm, ServoArm)
+        self._plant: Plant = self._arm.plant if isinstance(self._arm, ServoArm) else self._arm
         self._wraps = self.model.continuous & self.model.settings.driver.wraps_continuous
         self._pacer: Pacer | None = None
         self._paced, self._pace = (0, time.monotonic()), self.values["lockstep_pace"]
@@ -71,13 +79,16 @@ class PlantNode(BaseNode):
         names = self.model.joint_names
         self._writer = messages.JointStateWriter(names) if lockstep else JointBytesWriter(names)
         self._reader, self._clock_message = CommandBytesReader(self.model.n), Clock()
+        self._trajectories = TrajectoryReader(names)
         qos = measurement_qos(lockstep, history=True)
         self._states = self.create_publisher(JointState, "joint_states", qos)
         self._clocks, self._clock_wanted = (self.create_publisher(Clock, "/clock", 10) if lockstep else None, False)
+        kind = JointTrajectory if self._servo else Float64MultiArray
+        topic = COMMAND_TOPICS[self.model.settings.controller.interface]
         if not lockstep:
-            self.drive(Float64MultiArray, "effort_command", self._on_command, COMMAND, self._step_if_due)
+            self.drive(kind, topic, self._on_command, COMMAND, self._step_if_due)
         else:
-            self.listen(Float64MultiArray, "effort_command", self._on_command, 10)
+            self.listen(kind, topic, self._on_command, 10)
             # Whatever they say, something happens soon: time does not slow down, or does no more.
             self.listen(JointTrajectory, "plan", self._wake, 10)
             self.listen(Float64MultiArray, "bounds_active", self._wake, 10)
@@ -87,11 +98,12 @@ class PlantNode(BaseNode):
         self._hand = PayloadServices(self, self._plant, lambda: self._origin + self._stamp)
         self.parameters.declare_settings(self.model)
 
-    def _build(self) -> Plant:
+    def _build(self) -> Plant | ServoArm:
         model, options = self.model, self.options
         given = self.values
-        rows = to_ns(options.log_s) // self._period
-        chosen: dict[str, object] = {"watchdog_s": given["watchdog_s"], "log_rows": rows}
+        follows = model.settings.controller.interface == "trajectory"
+        rows = to_ns(options.log_s) // (to_ns(SERVO_TICK_S) if follows else self._period)
+        chosen: dict[str, Any] = {"watchdog_s": given["watchdog_s"], "log_rows": rows}
         start = given["start_q"]
         if start is not None:
             if len(start) != model.n:
@@ -99,7 +111,7 @@ class PlantNode(BaseNode):
             chosen["q0"] = start
         if not options.lockstep:
             chosen["substeps"] = _SUBSTEPS
-        return build_plant(
+        return (build_servo_arm if follows else build_plant)(
             model,
             payload_in_hand(model, given["payload"]),
             options.load_scene(model),
@@ -112,9 +124,17 @@ class PlantNode(BaseNode):
 
     # -- commands and steps -------------------------------------------------------------------------------------
 
-    def _on_command(self, msg: Float64MultiArray | bytes) -> None:
+    def _read(self, msg: Any) -> tuple[int | None, Any]:
+        """Stamp that is answered, and the command: a torque, or points of a trajectory; None: nothing new."""
+        if not self._servo:
+            return self._reader.read(msg)
+        if isinstance(msg, bytes):
+            msg = deserialize_message(msg, JointTrajectory)
+        return self._trajectories.read(msg, self._origin)
+
+    def _on_command(self, msg: Any) -> None:
         arrival, wall = time.monotonic_ns(), time.time_ns()
-        stamp, torque = self._reader.read(msg)
+        stamp, torque = self._read(msg)
         if self.options.lockstep:
             if stamp != self._stamp:
                 self._answer_again(stamp)
@@ -127,7 +147,7 @@ class PlantNode(BaseNode):
             self._pacer.put(TimedCommand(arrival, torque))
             if (step := self._pacer.ahead(arrival)) is not None:
                 self._advance(*step)
-            if stamp is not None:
+            if stamp is not None and not self._servo:
                 self._note_timing(stamp, wall)
         self._commands += 1
 
@@ -171,14 +191,14 @@ class PlantNode(BaseNode):
         self._age.add(age)
         self._timing.append(stamp, (np.array([delay, age]),))
 
-    def _advance(self, torque: np.ndarray | None, late: float = 0.0) -> None:
-        self._plant.step(torque, late)
+    def _advance(self, command: Any, late: float = 0.0) -> None:
+        self._arm.step(command, late)
         self._stamp += self._period
-        self._missed += torque is None and self._commands > 0
+        self._missed += command is None and self._commands > 0 and not self._servo
 
     def _publish(self) -> None:
         """The state at the end of the last period."""
-        measurement, stamp = self._plant.measurement, self._origin + self._stamp
+        measurement, stamp = self._arm.measurement, self._origin + self._stamp
         if self._clock_wanted and self._clocks is not None:
             messages.write_stamp(self._clock_message.clock, stamp)
             self._clocks.publish(self._clock_message)
@@ -278,7 +298,7 @@ class PlantNode(BaseNode):
     def status(self) -> tuple[bytes, str, dict[str, object]]:
         """Contacts, who moves the arm, timing."""
         plant = self._plant
-        level, text = OK, "moved by commands"
+        level, text = OK, "follows trajectories" if self._servo else "moved by commands"
         if plant.braking:
             level, text = WARN, "no commands: the drives hold"
         if plant.contact_steps:

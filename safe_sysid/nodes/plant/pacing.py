@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, NamedTuple
 
 __all__ = ["Pacer", "PlantStep", "TimedCommand"]
 
 
 class TimedCommand(NamedTuple):
-    """A command (n,) in N m and when it came, ns on the pacer's clock."""
+    """A command and when it came, ns on the pacer's clock: a torque (n,) in N m, or points of a trajectory."""
 
     arrival: int
-    torque: NDArray[np.float64]
+    torque: Any
 
 
 class PlantStep(NamedTuple):
     """One period: the command that came in it (or None), and how far into it, s."""
 
-    torque: NDArray[np.float64] | None
+    torque: Any
     late: float
 
 

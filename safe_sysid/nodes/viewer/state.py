@@ -9,13 +9,13 @@ from collections import Counter
 
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticArray
-from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
 from visualization_msgs.msg import Marker, MarkerArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.nodes.common.answers import MessageRefusedError
 from safe_sysid.nodes.common.digest import difference
 from safe_sysid.nodes.common.messages import JointReader, read_bounds, read_plan
@@ -26,7 +26,6 @@ from safe_sysid.view.text import plain
 
 __all__ = ["ViewerState"]
 
-FloatArray = NDArray[np.float64]
 #: Of this package's diagnostics.
 _OURS = re.compile(r"(?P<node>[A-Za-z0-9_/]{1,200}): safe_sysid")
 _NODES = ("controller", "planner", "identifier", "plant", "recorder")

@@ -8,11 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from safe_sysid.control.gains import ControllerGains, tracking_margins
+from safe_sysid.control.gains import tracking_margins
+from safe_sysid.control.tube import MeasuredTube, TrackingTube
+from safe_sysid.core.arrays import BoolArray, FloatArray, IntArray
 from safe_sysid.errors import PlanError
-from safe_sysid.reachability.cells import TrackingSet, cells_between
+from safe_sysid.reachability.cells import ErrorBox, TrackingSet, cells_between
 from safe_sysid.reachability.clearance import Clearance, enclose_clearance
 from safe_sysid.reachability.every_pose import bounds_at_every_pose
 from safe_sysid.reachability.torque import TorqueEnclosure, TorqueTask
@@ -24,7 +25,6 @@ from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["FAMILIES", "CellMargins", "Labels", "MarginFinder", "halves", "thread_count"]
 
-FloatArray = NDArray[np.float64]
 Labels = tuple[tuple[str, str], ...]
 FAMILIES = ("position", "velocity", "torque", "clearance", "self_clearance", "tracking")
 #: Families whose enclosures are wider than what they enclose: in shorter cells their margins grow.
@@ -50,11 +50,11 @@ class CellMargins:
     values: dict[str, FloatArray]
     directions: FloatArray
 
-    def failing(self) -> NDArray[np.bool_]:
+    def failing(self) -> BoolArray:
         """(M,) cells with a margin that is negative or NaN."""
         return np.any([~np.all(self.values[name] >= 0.0, axis=1) for name in FAMILIES], axis=0)
 
-    def take(self, which: NDArray[np.bool_] | NDArray[np.int64]) -> CellMargins:
+    def take(self, which: BoolArray | IntArray) -> CellMargins:
         """Some of the cells."""
         values = {name: v[which] for name, v in self.values.items()}
         return CellMargins(self.borders[which], values, self.directions[which])
@@ -100,7 +100,7 @@ class MarginFinder:
         model: RobotModel,
         box: ParameterBox,
         scene: Scene,
-        gains: ControllerGains,
+        gains: TrackingTube,
         clearance_margin: float,
         threads: int = 1,
     ) -> None:
@@ -110,10 +110,18 @@ class MarginFinder:
         self.labels: dict[str, Labels] = {}
         self._always = bounds_at_every_pose(model)
         n, assume = model.n, gains.assumptions
-        self._true = TrackingSet.of(gains, n)
-        self._measured = self._true.enlarged(
-            np.broadcast_to(assume.position_error, (n,)), np.broadcast_to(assume.velocity_error, (n,))
-        )
+        self._true: TrackingSet | ErrorBox
+        self._law: TrackingSet | ErrorBox  # the errors that the torque is made of
+        if isinstance(gains, MeasuredTube):
+            # Whoever commands it: the torque that moves the arm is that of the true motion.
+            self._true = self._law = ErrorBox(gains.e_bound, gains.de_bound, gains.dde_bound)
+            self._damping, self._lead = np.zeros(n), 0.0
+        else:
+            self._true = own = TrackingSet.of(gains, n)
+            self._law = own.enlarged(
+                np.broadcast_to(assume.position_error, (n,)), np.broadcast_to(assume.velocity_error, (n,))
+            )
+            self._damping, self._lead = gains.K_d, gains.lead
 
     @np.errstate(invalid="ignore", over="ignore")  # NaN and inf are answers here: not certified
     def __call__(self, borders: FloatArray, directions: FloatArray | None = None) -> CellMargins:
@@ -162,11 +170,11 @@ class MarginFinder:
             model.kinematics,
             self.box,
             cells,
-            self._measured,
-            gains.K_d,
+            self._law,
+            self._damping,
             gains.inertia_lower,
             model.friction_transition_velocity,
-            lead=gains.lead,
+            lead=self._lead,
         )
         others = self.threads - 1
         if others == 0 or cells.count < _WORTH_A_THREAD:
@@ -184,21 +192,32 @@ class MarginFinder:
     def _tracking(
         self, position: FloatArray, speed: FloatArray, acceleration: FloatArray, jerk: FloatArray
     ) -> tuple[FloatArray, Labels]:
-        """Margins (M, ..) of the tracking theorem's hypotheses, with their names."""
+        """Margins (M, ..) of the tracking theorem's hypotheses, or of a measured tube's, with their names."""
         model, gains, box = self.model, self.gains, self.box
         q_mid = position.mean(axis=-1)
         q_half = np.maximum(position[..., 1] - q_mid, q_mid - position[..., 0]) * _UP
-        found = tracking_margins(
-            gains,
-            model.kinematics,
-            box,
-            q_mid=q_mid,
-            q_half=q_half,
-            qd_abs=speed,
-            qdd_d_abs=np.abs(acceleration).max(axis=-1) * _UP,
-            jerk_d_abs=np.abs(jerk).max(axis=-1) * _UP,
-            uncertainty=self.torque.measure,
-        )
+        most, jump = (np.abs(x).max(axis=-1) * _UP for x in (acceleration, jerk))
+        if isinstance(gains, MeasuredTube):
+            # It was measured with desired motions as fast as these; here even the true speed, de included, is no more.
+            a = gains.assumptions
+            asked = (
+                ("velocity", speed * _UP, a.velocity),
+                ("acceleration", most, a.acceleration),
+                ("jerk", jump, a.jerk),
+            )
+            found = {name: 1.0 - values / limit for name, values, limit in asked}
+        else:
+            found = tracking_margins(
+                gains,
+                model.kinematics,
+                box,
+                q_mid=q_mid,
+                q_half=q_half,
+                qd_abs=speed,
+                qdd_d_abs=most,
+                jerk_d_abs=jump,
+                uncertainty=self.torque.measure,
+            )
         columns: list[FloatArray] = []
         names: list[tuple[str, str]] = []
         for hypothesis, values in found.items():

@@ -12,9 +12,10 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.tube import TrackingTube
+from safe_sysid.core.arrays import BoolArray, FloatArray
 from safe_sysid.decimals import at_least, at_most
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.certification.cell_margins import FAMILIES, CellMargins, Labels, MarginFinder, thread_count
@@ -28,7 +29,6 @@ from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["FAMILIES", "PlanCertificate", "may_rest", "start_check", "verify_plan"]
 
-FloatArray = NDArray[np.float64]
 #: Between two poses of :func:`may_rest`, s: the motion there is not looked at, and so slow that its jerk is none.
 _PAUSE = 100.0
 
@@ -69,7 +69,7 @@ def verify_plan(
     model: RobotModel,
     box: ParameterBox,
     scene: Scene,
-    gains: ControllerGains,
+    gains: TrackingTube,
     *,
     intervals: int | None = None,
     clearance_margin: float | None = None,
@@ -154,7 +154,7 @@ def start_check(
     model: RobotModel,
     box: ParameterBox,
     scene: Scene,
-    gains: ControllerGains,
+    gains: TrackingTube,
     q: ArrayLike,
     clearance_margin: float | None = None,
 ) -> list[str]:
@@ -181,10 +181,10 @@ def may_rest(
     model: RobotModel,
     box: ParameterBox,
     scene: Scene,
-    gains: ControllerGains,
+    gains: TrackingTube,
     poses: ArrayLike,
     clearance_margin: float | None = None,
-) -> tuple[NDArray[np.bool_], list[tuple[Margin, ...]]]:
+) -> tuple[BoolArray, list[tuple[Margin, ...]]]:
     """Which of many poses (N, n) rad the arm may rest at: what :func:`start_check` says, in a fifth of its time.
 
     Returns:
@@ -246,7 +246,7 @@ def _finder(
     model: RobotModel,
     box: ParameterBox,
     scene: Scene,
-    gains: ControllerGains,
+    gains: TrackingTube,
     clearance_margin: float,
     threads: int,
 ) -> MarginFinder:

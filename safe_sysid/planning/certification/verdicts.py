@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.tube import TrackingTube
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.planning.certification.certificate import PlanCertificate
 from safe_sysid.planning.optimiser.constraints import Margins
 
 __all__ = ["PlanVerdict", "verdict_of"]
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +33,7 @@ class PlanVerdict:
 
 def verdict_of(
     certificate: PlanCertificate,
-    gains: ControllerGains,
+    gains: TrackingTube,
     frame_of: Mapping[str, int] | None = None,
     settled: frozenset[tuple[str, str]] = frozenset(),
 ) -> PlanVerdict:

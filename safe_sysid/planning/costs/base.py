@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.optimiser.family import TrajectoryFamily
 
 __all__ = ["Cost", "check_horizon", "midpoints"]
-
-FloatArray = NDArray[np.float64]
 
 
 class Cost(Protocol):

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.costs.base import check_horizon, midpoints
 from safe_sysid.planning.costs.excitation import payload_regressor, payload_regressor_gradient
@@ -22,8 +22,6 @@ from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
 
 __all__ = ["ConditionCost", "payload_scale"]
-
-FloatArray = NDArray[np.float64]
 
 
 def payload_scale(box: ParameterBox) -> FloatArray:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from functools import partialmethod
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.costs.condition import ConditionCost, payload_scale
@@ -18,8 +18,6 @@ from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
 
 __all__ = ["CostContext", "CostMemory"]
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import ROTOR, VISCOUS, ParameterLayout
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.spatial import cross
@@ -22,8 +22,6 @@ from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.model import Kinematics
 
 __all__ = ["payload_regressor", "payload_regressor_gradient", "regressor_gradient"]
-
-FloatArray = NDArray[np.float64]
 
 
 @njit(cache=True, inline="always")

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import BoolArray, FloatArray
 from safe_sysid.planning.optimiser.family import TrajectoryFamily
 from safe_sysid.robot.parameters import frozen_array
 
 __all__ = ["GoalCost"]
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +29,7 @@ class GoalCost:
 
     family: TrajectoryFamily
     goal: FloatArray
-    continuous: NDArray[np.bool_]
+    continuous: BoolArray
     _offset: FloatArray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

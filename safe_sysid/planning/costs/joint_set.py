@@ -25,8 +25,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.costs.base import check_horizon, midpoints
@@ -41,7 +41,6 @@ from safe_sysid.robot.parameters import ParameterBox, frozen_array
 
 __all__ = ["KINDS", "InformationCost"]
 
-FloatArray = NDArray[np.float64]
 States = tuple[FloatArray, FloatArray, FloatArray]
 Kind = Literal["width", "information", "log_determinant", "smallest_eigenvalue", "arm"]
 KINDS = ("width", "information", "log_determinant", "smallest_eigenvalue", "arm")

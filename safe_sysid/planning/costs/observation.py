@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import PlanError
@@ -18,7 +18,6 @@ from safe_sysid.robot.model import Kinematics
 
 __all__ = ["MomentumObservation", "Rule", "condition_number", "torque_observation"]
 
-FloatArray = NDArray[np.float64]
 #: How W_c is integrated: the paper's forward Euler (left rectangles), or by trapezoids.
 Rule = Literal["euler", "trapezoid"]
 _CHUNK = 1000  # samples: all columns of a long motion at once would be some hundred megabytes

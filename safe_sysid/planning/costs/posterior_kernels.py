@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
+
+from safe_sysid.core.arrays import FloatArray
 
 __all__ = ["back_to_rows", "solve_posterior"]
-
-FloatArray = NDArray[np.float64]
 
 
 # BLAS would start threads for matrices of this size; beside a controller on two cores it then waits for them ten times

@@ -9,11 +9,11 @@ the matrix as it is in them, however often they are repeated: ``f(G) = sum phi(l
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+
+from safe_sysid.core.arrays import FloatArray
 
 __all__ = ["log_condition", "log_smallest", "log_volume"]
 
-FloatArray = NDArray[np.float64]
 #: Exponent of the p-norms that stand for the extreme eigenvalues; of ten, 8 is within 33 % of the true ratio.
 _POWER = 8
 #: Floor of the eigenvalues relative to their mean: keeps a trajectory that excites nothing finite (and hopeless).

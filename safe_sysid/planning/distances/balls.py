@@ -6,14 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.robot.model import Body
 
 __all__ = ["BallCover", "cover"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 #: Largest edge of the cells that a body is cut into, m.
 _CELL = 0.06
 

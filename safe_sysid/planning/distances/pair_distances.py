@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import coal
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.reachability.clearance import clearance_pairs, coal_core
 from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.model import RobotModel
@@ -13,7 +13,6 @@ from safe_sysid.robot.scenes.scene import Scene
 
 __all__ = ["PairDistances"]
 
-FloatArray = NDArray[np.float64]
 #: Pairs farther apart than this are not looked at, m; they count as that far.
 SIGHT = 0.15
 

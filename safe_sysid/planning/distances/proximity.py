@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import BoolArray, FloatArray, IntArray
 from safe_sysid.planning.distances.balls import BallCover, cover
 from safe_sysid.planning.distances.solids import EDGE, FACE, VERTEX, Solids, solid_distance
 from safe_sysid.reachability.every_pose import settled_pairs
@@ -22,8 +22,6 @@ from safe_sysid.robot.scenes.scene import Scene
 
 __all__ = ["FAR_AWAY", "SIGHT", "Distances", "Proximity"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 #: Distances beyond SIGHT are not looked for, m; they count as FAR_AWAY.
 SIGHT = 0.5
 FAR_AWAY = 1000.0
@@ -88,7 +86,7 @@ class Balls(NamedTuple):
     extent: IntArray
     whole: FloatArray
     pairs: IntArray
-    allowed: NDArray[np.bool_]
+    allowed: BoolArray
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,15 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.robot.model import Body
 from safe_sysid.robot.shapes.hulls import hull_triangles
 
 __all__ = ["EDGE", "FACE", "VERTEX", "Solids", "solid_distance"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 FACE, EDGE, VERTEX = 0, 1, 2
 #: Half the thickness that flat hulls are given, m.
 _THICK = 1e-4

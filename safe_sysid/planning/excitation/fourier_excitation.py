@@ -16,9 +16,10 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.certification.certificate import PlanCertificate, start_check
 from safe_sysid.planning.costs.condition import ConditionCost, payload_scale
@@ -39,7 +40,6 @@ from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["FourierExcitation", "certified_fourier", "classical_fourier"]
 
-FloatArray = NDArray[np.float64]
 #: Share of limits that the classical method leaves, besides what is exact.
 _KEEP = MotionKeep(position=0.0, velocity=0.01, acceleration=0.01, torque=0.0, clearance=0.0, self_clearance=0.0)
 #: Samples of the cost, and of the rows per period of the highest harmonic.

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.planning.certification.verdicts import PlanVerdict
 from safe_sysid.planning.optimiser.budget import Budget
 from safe_sysid.planning.optimiser.optimise import Attempt, PlanProblem, SearchResult
@@ -19,7 +19,6 @@ from safe_sysid.planning.planner import Planner
 
 __all__ = ["DRAWS", "RandomPlanner", "first_certified"]
 
-FloatArray = NDArray[np.float64]
 #: Given up after so many draws, or so many certificates, where there is no deadline.
 DRAWS, CERTIFICATES = 4096, 64
 #: Samples and pieces of time of the quick margins.

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics.magnitudes import rotor_ceiling
 from safe_sysid.planning.certification.certificate import PlanCertificate, verify_plan
 from safe_sysid.planning.certification.verdicts import verdict_of
@@ -30,7 +30,6 @@ from safe_sysid.trajectories.plan import Plan
 
 __all__ = ["CertifiedRows"]
 
-FloatArray = NDArray[np.float64]
 _NOTHING = MotionKeep(position=0.0, velocity=0.0, acceleration=0.0, torque=0.0, clearance=0.0, self_clearance=0.0)
 #: Left on top of what a certificate asks for, in the rows' units.
 _CUSHION = 0.01

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.distances.pair_distances import PairDistances
 from safe_sysid.planning.motions.knot_family import KnotFamily
@@ -40,7 +41,6 @@ from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["FastMotion", "MotionKeep", "MotionLimits", "MotionRefusedError", "check_motion", "fast_motion"]
 
-FloatArray = NDArray[np.float64]
 #: Samples per second while guesses are compared, and while they are optimised at first.
 _COARSE, _RATE = 8.0, 24.0
 #: Random poses half way: how far from the straight line, rad, and how many are compared.

@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.motions.motion_sampler import MotionSampler
 from safe_sysid.robot.parameters import frozen_array
@@ -19,7 +20,6 @@ from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["KnotFamily"]
 
-FloatArray = NDArray[np.float64]
 #: Typical velocity and acceleration of a knot per rad of position, times the duration and its square.
 _RATE = (1.0, 2.0, 8.0)
 

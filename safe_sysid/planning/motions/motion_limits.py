@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import PlanError
@@ -30,7 +31,6 @@ __all__ = [
     "without_coulomb",
 ]
 
-FloatArray = NDArray[np.float64]
 #: Steps of the dense check, s.
 TORQUE_STEP, DISTANCE_STEP = 1e-3, 2e-3
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.planning.certification.cell_margins import SPLIT_HYPOTHESES
 from safe_sysid.planning.certification.certificate import PlanCertificate
 from safe_sysid.planning.distances.proximity import Proximity
@@ -16,7 +16,6 @@ from safe_sysid.trajectories.plan import Plan
 
 __all__ = ["MotionMargins"]
 
-FloatArray = NDArray[np.float64]
 _SAMPLES = 21  # instants of a motion that are looked at
 #: Added to what the quick margins were found to be wrong by: m, m, shares.
 _CUSHION = np.array([5e-4, 5e-4, 3e-3, 1e-3, 1e-3, 1e-3])

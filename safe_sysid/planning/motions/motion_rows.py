@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.planning.costs.excitation import regressor_gradient
 from safe_sysid.planning.distances.pair_distances import SIGHT, PairDistances
@@ -19,7 +19,6 @@ from safe_sysid.robot.model import RobotModel
 
 __all__ = ["FAR", "METRE", "RADIAN", "MotionRows", "evenly", "rate_rows"]
 
-FloatArray = NDArray[np.float64]
 #: A distance of this size counts as one unit for the optimiser, m; an angle, rad.
 METRE, RADIAN = 0.1, 0.5
 #: Rows with more room than this do not matter.

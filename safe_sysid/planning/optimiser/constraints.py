@@ -31,9 +31,9 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.tube import TrackingTube, torque_reserve
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.dynamics.magnitudes import rotor_ceiling
 from safe_sysid.planning.distances.proximity import Proximity
 from safe_sysid.planning.optimiser.effort import box_effort_kernel, effort_slopes, inertia_share_kernel, share_slopes
@@ -44,7 +44,6 @@ from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["FAMILIES", "LINEAR", "FastConstraints", "Margins"]
 
-FloatArray = NDArray[np.float64]
 Margins = dict[str, FloatArray]
 
 LINEAR = ("position", "velocity", "acceleration", "jerk")
@@ -71,7 +70,7 @@ class FastConstraints:
 
     model: RobotModel
     box: ParameterBox
-    gains: ControllerGains
+    gains: TrackingTube
     family: TrajectoryFamily
     proximity: Proximity
     clearance_margin: float = 0.005
@@ -81,7 +80,7 @@ class FastConstraints:
     sampler: Sampler = field(init=False, repr=False)
     scale: Margins = field(init=False, repr=False)
     _spare: FloatArray = field(init=False, repr=False)
-    _edges: NDArray[np.int64] = field(init=False, repr=False)
+    _edges: IntArray = field(init=False, repr=False)
     _limits: FloatArray = field(init=False, repr=False)
     _last: list[tuple[bytes, Margins, Margins]] = field(init=False, repr=False)
 
@@ -113,14 +112,13 @@ class FastConstraints:
     def _first_reserve(self) -> Margins:
         """What the tracking error may cost: K_d r plus the feed-forward's change, as if joints did not couple."""
         g = self.gains
-        rotor = rotor_ceiling(self.model.kinematics, self.box)
         one = np.zeros(1)
         return {
             "position": g.e_bound.copy(),
             "velocity": g.de_bound.copy(),
             "acceleration": np.zeros(self.model.n),
             "jerk": np.zeros(self.model.n),
-            "torque": (g.K_d + 2.0 * g.K_r * rotor) * g.r_bound,
+            "torque": torque_reserve(self.model, g, self.box),
             "tracking": one + 0.02 * g.assumptions.uncertainty,
             "inertia": one + 0.05,
             "clearance": np.full(max(len(self.proximity.frames), 1), self.clearance_margin),
@@ -217,7 +215,7 @@ class FastConstraints:
             self._last[:] = [(key, *self._by_time(k[None]))]
         return self._last[0][1], self._last[0][2]
 
-    def _worst(self, by_time: Margins) -> tuple[FloatArray, NDArray[np.int64]]:
+    def _worst(self, by_time: Margins) -> tuple[FloatArray, IntArray]:
         """The vector (B, m) from margins (B, samples, c), and the samples (B, blocks, c) of its bent part."""
         scaled = {name: (value - self.reserve[name]) / self.scale[name] for name, value in by_time.items()}
         bent = np.concatenate([scaled[name] for name in _BENT], axis=2)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.core.layout import COULOMB, PER_LINK
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.recursion import slotine_li_kernel
@@ -17,8 +17,6 @@ from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["box_effort_kernel", "effort_slopes", "inertia_share_kernel", "share_slopes"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 _STEP = 1e-6
 
 

@@ -14,15 +14,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import PlanError
 from safe_sysid.robot.parameters import frozen_array
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["TrajectoryFamily", "shape"]
 
-FloatArray = NDArray[np.float64]
 #: Knots are at least this far apart, s.
 _LEAST = 1e-5
 

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.planning.certification.verdicts import PlanVerdict
 from safe_sysid.planning.costs import Cost
 from safe_sysid.planning.optimiser.budget import Budget
@@ -24,7 +24,6 @@ from safe_sysid.planning.optimiser.sqp import Subproblem, minimise
 
 __all__ = ["Attempt", "Budget", "PlanProblem", "SearchResult", "candidates", "solve"]
 
-FloatArray = NDArray[np.float64]
 Certify = Callable[[FloatArray], PlanVerdict]
 #: Relative lengths at which a random direction is tried, longest first.
 _LADDER = (0.7, 0.3, 0.1)

@@ -24,9 +24,10 @@ import osqp
 from numpy.typing import NDArray
 from scipy import sparse
 
+from safe_sysid.core.arrays import FloatArray
+
 __all__ = ["Objective", "SqpOptions", "SqpResult", "Subproblem", "minimise"]
 
-FloatArray = NDArray[np.float64]
 #: Unit of the largest violation in the subproblem, and least slope of a margin: they keep OSQP's numbers alike.
 _UNIT, _LEAST_SLOPE = 0.3, 1e-2
 #: How often margins that a step would break, and that the subproblem did not know, are added; and by how much.

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.planning.plan_files.plan_check import PlanReport
 from safe_sysid.planning.plan_files.plan_statement import SAME
 from safe_sysid.robot.identity import digest, disagreements, identity
@@ -17,7 +17,6 @@ from safe_sysid.trajectories.plan import Plan
 
 __all__ = ["BoxGround", "Proved", "box_ground", "chain_problem", "mixture_problem"]
 
-FloatArray = NDArray[np.float64]
 #: As the controller asks for when it takes a plan over; of times, what a ROS stamp since 1970 rounds as a float.
 _STATE, _TIME = 1e-9, 1e-6
 
@@ -140,10 +139,15 @@ def _leads_to(before: Plan, plan: Plan) -> bool:
     return rested and _at_rest(plan) and _close(state, trajectory.knots[-1])
 
 
+def _plain(value: float) -> str:
+    """Four digits, and no rest of a rounding: plan files have all of them."""
+    return f"{round(value, 6) + 0.0:.4g}"
+
+
 def _beginning(name: str, plan: Plan) -> str:
     """What has to be assumed of the arm where a chain of plans begins."""
     position, velocity, acceleration = (
-        "(" + ", ".join(f"{x:.6g}" for x in row) + ")" for row in plan.trajectory.knots[0]
+        "(" + ", ".join(f"{_plain(x)}" for x in row) + ")" for row in plan.trajectory.knots[0]
     )
     if _at_rest(plan):
         return f"the arm holds still at {position} rad when the controller takes {name}, at {plan.start_time:.6f} s"

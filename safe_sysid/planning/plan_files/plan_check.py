@@ -15,10 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from safe_sysid.control.bound_status import added_text
-from safe_sysid.control.design import design_gains
-from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.law import Proves
 from safe_sysid.control.laws import make_law
+from safe_sysid.control.tube import MeasuredTube, TrackingTube, tracking_tube
 from safe_sysid.errors import ConfigError, ParameterError, PlanError, SafeSysIdError
 from safe_sysid.planning.certification.certificate import FAMILIES, PlanCertificate, verify_plan
 from safe_sysid.planning.optimiser.family import TrajectoryFamily
@@ -61,7 +60,7 @@ class PlanReport:
     reason: str | None
     file: PlanFile | None = None
     certificate: PlanCertificate | None = None
-    gains: ControllerGains | None = None
+    gains: TrackingTube | None = None
     scene: Scene | None = None
     assumed: tuple[str, ...] = ()
     seconds: float = 0.0
@@ -88,7 +87,7 @@ class PlanChecker:
             lockstep: plans are for a plant that waits for every command, not for the declared timing.
         """
         self._robot, self._scene, self._stated, self._lockstep = robot, scene, stated, lockstep
-        self._gains: dict[int, ControllerGains] = {}
+        self._gains: dict[int, TrackingTube] = {}
         self._robots: dict[str, RobotModel] = {}
         self._scenes: dict[str, Scene] = {}
 
@@ -173,7 +172,7 @@ class PlanChecker:
 
     def _judge(
         self, file: PlanFile, model: RobotModel, scene: Scene
-    ) -> tuple[str | None, ControllerGains | None, PlanCertificate | None]:
+    ) -> tuple[str | None, TrackingTube | None, PlanCertificate | None]:
         """The first thing that is not proved; gains and certificate as far as it came."""
         scene.check(model)
         different = disagreements(file.scene, scene_statement(scene), SAME)
@@ -198,7 +197,7 @@ class PlanChecker:
             return certificate.status, gains, certificate
         return _overclaimed(file, certificate), gains, certificate
 
-    def _gains_for(self, file: PlanFile, model: RobotModel) -> tuple[ControllerGains | None, str]:
+    def _gains_for(self, file: PlanFile, model: RobotModel) -> tuple[TrackingTube | None, str]:
         """Our own gains for the timing that the user named, or why the file's are not those.
 
         What a file says never picks the timing: gains of lock-step have a narrower tube than an arm with delays keeps.
@@ -213,7 +212,7 @@ class PlanChecker:
         other = f"gains: other than those that {model.name}'s settings give ({expected}): "
         try:
             if id(model) not in self._gains:
-                self._gains[id(model)] = design_gains(model, self._lockstep)
+                self._gains[id(model)] = tracking_tube(model, self._lockstep)
         except ParameterError as error:
             return None, f"{other}{error}"
         gains = self._gains[id(model)]
@@ -243,7 +242,7 @@ def _unlike_planner(file: PlanFile, model: RobotModel) -> str | None:
     return None
 
 
-def _certify(file: PlanFile, model: RobotModel, scene: Scene, gains: ControllerGains) -> PlanCertificate:
+def _certify(file: PlanFile, model: RobotModel, scene: Scene, gains: TrackingTube) -> PlanCertificate:
     """On the file's own cells and with its directions, if it has any; else on as many equal cells as it says."""
     return verify_plan(
         file.plan,
@@ -291,13 +290,21 @@ def _misplaced(claim: Margin, found: Margin, certificate: PlanCertificate) -> st
 
 
 def _assumed(
-    model: RobotModel, scene: Scene, stated: bool, lockstep: bool, gains: ControllerGains | None
+    model: RobotModel, scene: Scene, stated: bool, lockstep: bool, gains: TrackingTube | None
 ) -> tuple[str, ...]:
     """What a PASS rests on besides arithmetic; what has to hold of first states and boxes, plan_chain tells."""
     around = f"scene {scene.name}" + (", as the file itself states it" if stated else "")
     timing = model.settings.timing
     added = per_joint(model.settings.controller.feed_forward.bound, model.n)
     law = model.settings.controller.law
+    if isinstance(gains, MeasuredTube):
+        return (
+            f"the arm's own controller stays within the tube that controller.tube declares ({gains.origin}): measured, "
+            "not proved; a controller that watches it stops at its inner tube",
+            *model.model_assumptions,
+            f"nothing stands around the arm but {around}; what the hand holds stays within its envelope",
+            *unchecked(model, scene),
+        )
     proved = gains is None or make_law(law, model, gains).proves is Proves.TRACKING
     punctual = (
         "the plant waits for every command (lock-step): nothing is said about an arm with delays"

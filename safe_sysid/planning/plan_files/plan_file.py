@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from safe_sysid import __version__
-from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.tube import TrackingTube
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ConfigError, PlanError, SafeSysIdError
 from safe_sysid.input_limits import parse_json, read_regular
@@ -40,7 +40,6 @@ from safe_sysid.whole_files import write_text
 
 __all__ = ["SCHEMA", "PlanFile", "PlanFileError", "file_name", "read_plan", "write_plan"]
 
-FloatArray = NDArray[np.float64]
 SCHEMA = "safe_sysid/plan/2"
 _MAX_BYTES = 64 << 20
 _MAX_KNOTS = 64
@@ -157,7 +156,7 @@ def write_plan(
     model: RobotModel,
     box: ParameterBox,
     scene: Scene,
-    gains: ControllerGains,
+    gains: TrackingTube,
     *,
     intervals: int | None = None,
     clearance_margin: float | None = None,

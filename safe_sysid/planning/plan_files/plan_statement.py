@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
-from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.robust import RobustLaw
+from safe_sysid.control.tube import MeasuredTube, TrackingTube
+from safe_sysid.core.arrays import FloatArray
+from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.files.yaml_file import validate
 from safe_sysid.robot.identity import identity, scene_identity, statement
 from safe_sysid.robot.model import RobotModel
@@ -58,11 +59,11 @@ class _Stated(Obstacle):
     """A hull as a file states it, its points in the world."""
 
     kind: ClassVar[str] = "mesh"
-    xyz: NDArray[np.float64]
-    corners: NDArray[np.float64]
+    xyz: FloatArray
+    corners: FloatArray
     inflated: float
 
-    def _hull(self) -> tuple[NDArray[np.float64], float]:
+    def _hull(self) -> tuple[FloatArray, float]:
         return self.corners, self.inflated
 
 
@@ -94,18 +95,22 @@ def stated_scene(stated: Mapping[str, Any]) -> Scene:
     return Scene(part.name, obstacles, frozenset(frozenset(pair) for pair in part.allowed_pairs))
 
 
-def timing_of(gains: ControllerGains, model: RobotModel) -> str:
+def timing_of(gains: TrackingTube, model: RobotModel) -> str:
     """:data:`REAL_TIME` if the gains bear the timing that the robot declares, else :data:`LOCKSTEP`."""
     assumed, declared = gains.assumptions, model.settings.timing
     bears = assumed.hold_max >= declared.hold_max_s and assumed.delay_max >= declared.delay_max_s
     return REAL_TIME if bears else LOCKSTEP
 
 
-def gains_statement(gains: ControllerGains, model: RobotModel) -> dict[str, Any]:
+def gains_statement(gains: TrackingTube, model: RobotModel) -> dict[str, Any]:
     """Gains, tracking bound, the timing that they are for, what the bound's theorem assumes, and the law; SI units.
 
-    Of the robust law, whose gains these are, nothing is said; of another its name and its section.
+    Of the robust law, whose gains these are, nothing is said; of another its name and its section. Of a measured tube
+    all but where it comes from and what its watch stops at: whoever computes the tube checks that the outer one covers
+    the inner one and the latency.
     """
+    if isinstance(gains, MeasuredTube):
+        return _tube_statement(gains, model)
     # The box is the robot's prior, which the robot's statement holds.
     skipped = ("assumptions", "box")
     own = {f.name: getattr(gains, f.name) for f in dataclasses.fields(gains) if f.name not in skipped}
@@ -115,3 +120,15 @@ def gains_statement(gains: ControllerGains, model: RobotModel) -> dict[str, Any]
     name, laws = model.settings.controller.law, model.settings.controller.laws
     law = {} if name == RobustLaw.name else {"law": {"name": name, "settings": getattr(laws, name, None)}}
     return statement({"timing": timing_of(gains, model), **own, "assumptions": assumed, **law})
+
+
+def _tube_statement(tube: MeasuredTube, model: RobotModel) -> dict[str, Any]:
+    declared, n = model.settings.controller.tube, model.n
+    measured: dict[str, Any] = {
+        f"largest_{name}": per_joint(getattr(declared, f"largest_{name}"), n)
+        for name in ("velocity", "acceleration", "jerk")
+    }
+    measured |= {"heaviest": declared.heaviest, "latency_s": declared.latency_s} if declared else {}
+    asked = {name: getattr(tube.assumptions, name) for name in ("velocity", "acceleration", "jerk")}
+    outer = {name: getattr(tube, name) for name in ("e_bound", "de_bound", "dde_bound")}
+    return statement({"timing": timing_of(tube, model), **outer, "measured": measured, "assumptions": asked})

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from safe_sysid.control.design import design_gains
+from safe_sysid.control.tube import MeasuredTube, tracking_tube
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.certification.certificate import PlanCertificate
 from safe_sysid.planning.excitation.lessons import next_lesson
@@ -22,7 +22,7 @@ from safe_sysid.planning.planner import Calibration, Planner, PlannerOptions, Pl
 from safe_sysid.planning.solver_process.solver import Solver
 from safe_sysid.planning.task.inverse_kinematics import goal_from_pose
 from safe_sysid.planning.task.task import TaskPlanner, TaskStatus
-from safe_sysid.reachability.cells import TrackingSet, time_cells
+from safe_sysid.reachability.cells import ErrorBox, TrackingSet, time_cells
 from safe_sysid.reachability.swept import SweptVolume, swept_boxes
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
@@ -43,7 +43,6 @@ __all__ = [
     "write_file",
 ]
 
-FloatArray = NDArray[np.float64]
 #: So many boxes per body are drawn of a swept volume.
 _PICTURES = 8
 
@@ -118,7 +117,7 @@ def build(
     if (more := nice - solver.state.get("nice", 0)) > 0:  # it adds up, and a process may be configured again
         os.nice(more)
         solver.state["nice"] = nice
-    gains = design_gains(model, lockstep)
+    gains = tracking_tube(model, lockstep)
     solver.state["built"] = Planner(model, Scene("open"), gains, options=options, seed=seed)
     _warm_up(solver.state["built"])
 
@@ -235,7 +234,12 @@ def sweep(solver: Solver, plan: Plan) -> SweptVolume:
 def _swept(planner: Planner, trajectory: QuinticTrajectory) -> SweptVolume:
     intervals = planner.settings.intervals
     cells = time_cells(trajectory, intervals)
-    tracking = TrackingSet.of(planner.gains, planner.model.n)
+    gains = planner.gains
+    tracking = (
+        ErrorBox(gains.e_bound, gains.de_bound, gains.dde_bound)
+        if isinstance(gains, MeasuredTube)
+        else TrackingSet.of(gains, planner.model.n)
+    )
     return swept_boxes(planner.model, cells, tracking, group=max(intervals // _PICTURES, 1))
 
 

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pinocchio as pin
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import PlanError
 from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.model import JointLimits, RobotModel
@@ -20,7 +21,6 @@ from safe_sysid.robot.parameters import frozen_array
 
 __all__ = ["goal_from_pose", "nearest_turn", "tool_pose"]
 
-FloatArray = NDArray[np.float64]
 #: Pose error at which it counts as reached, m and rad.
 TOLERANCE = 1e-6
 _ITERATIONS = 150

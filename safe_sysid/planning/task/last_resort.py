@@ -17,8 +17,8 @@ from collections import Counter
 from collections.abc import Generator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import BoolArray, FloatArray
 from safe_sysid.planning.certification.certificate import PlanCertificate, may_rest
 from safe_sysid.planning.motions.motion_margins import MotionMargins
 from safe_sysid.planning.results import PlannerResult, PlanStatus
@@ -32,7 +32,6 @@ from safe_sysid.trajectories.plan import Plan
 
 __all__ = ["LastResort"]
 
-FloatArray = NDArray[np.float64]
 _WAYS = 5  # followed from places where nothing is certified any more, before it is given up
 _SHORTEST = 2e-3  # rad along the way: where a motion this short is not certified, none is
 _SHORTCUTS = 20
@@ -125,7 +124,7 @@ class LastResort:
         goals = goals_of_other_turns(planner.model, start, goal)
         lower, upper = room_to_search(planner.model, start, goals)
 
-        def rests(q: FloatArray) -> tuple[NDArray[np.bool_], list[tuple[Margin, ...]]]:
+        def rests(q: FloatArray) -> tuple[BoolArray, list[tuple[Margin, ...]]]:
             return may_rest(planner.model, box, planner.scene, planner.gains, q, planner.settings.clearance_margin)
 
         def test(q: FloatArray) -> FloatArray:

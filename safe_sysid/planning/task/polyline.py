@@ -5,11 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
+
+from safe_sysid.core.arrays import FloatArray
 
 __all__ = ["at_distance", "polyline_length", "rest_of_polyline", "spread"]
-
-FloatArray = NDArray[np.float64]
 
 
 def polyline_length(points: FloatArray) -> float:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.tube import TrackingTube, torque_reserve
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.magnitudes import rotor_ceiling
 from safe_sysid.planning.distances.proximity import Proximity
@@ -18,7 +18,6 @@ from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["PoseMargins"]
 
-FloatArray = NDArray[np.float64]
 _FAR = 1e3  # m, where there is nothing to hit
 
 
@@ -28,7 +27,7 @@ class PoseMargins:
 
     model: RobotModel
     proximity: Proximity
-    gains: ControllerGains
+    gains: TrackingTube
     box: ParameterBox
     _reserve: FloatArray = field(init=False, repr=False)
     _spare: FloatArray = field(init=False, repr=False)
@@ -37,7 +36,7 @@ class PoseMargins:
         g = self.gains
         rotor = rotor_ceiling(self.model.kinematics, self.box)
         # What the tracking error may cost, as if joints did not couple.
-        object.__setattr__(self, "_reserve", (g.K_d + 2.0 * g.K_r * rotor) * g.r_bound)
+        object.__setattr__(self, "_reserve", torque_reserve(self.model, g, self.box))
         object.__setattr__(self, "_spare", np.maximum(g.assumptions.inertia_upper - rotor, 1e-9))
 
     def clearance(self, q: FloatArray) -> FloatArray:

@@ -10,14 +10,13 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.planning.task.polyline import polyline_length
 from safe_sysid.robot.model import RobotModel
 
 __all__ = ["RESOLUTION", "PoseTest", "Roadmap", "goals_of_other_turns", "room_to_search"]
 
-FloatArray = NDArray[np.float64]
 #: Margins (N,) of poses (N, n): negative ones are not entered.
 PoseTest = Callable[[FloatArray], FloatArray]
 _STEP = 0.5  # rad, longest joint's part of one extension

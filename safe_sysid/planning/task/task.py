@@ -14,8 +14,9 @@ from dataclasses import replace
 from enum import Enum
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.motions.motion_margins import MotionMargins
 from safe_sysid.planning.optimiser.budget import Budget
@@ -33,7 +34,6 @@ from safe_sysid.trajectories.plan import Plan
 
 __all__ = ["TaskPlanner", "TaskStatus", "follow"]
 
-FloatArray = NDArray[np.float64]
 _WAYS_PER_PATIENCE = 4  # ways followed to one waypoint before the last resort
 _CHECKS = 20  # a pose that is checked as the certificate does it costs as much as so many that are looked at
 #: Poses looked at in one call without a deadline.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.planning.certification.certificate import PlanCertificate
 from safe_sysid.planning.motions.motion_margins import MotionMargins
 from safe_sysid.planning.optimiser.budget import Budget
@@ -20,7 +20,6 @@ from safe_sysid.trajectories.plan import Plan
 
 __all__ = ["SMALL_STEP", "StepRequest", "StepSearch"]
 
-FloatArray = NDArray[np.float64]
 SMALL_STEP = 0.02  # rad, by the longest joint: less is no progress
 _TARGETS = 32  # points of the way considered as ends of a step
 _CERTIFICATES = 6  # asked for per step

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.planning.motions.motion_margins import MotionMargins
 from safe_sysid.planning.optimiser.budget import Budget
 from safe_sysid.planning.task.polyline import polyline_length
@@ -19,7 +19,6 @@ from safe_sysid.planning.task.roadmap import Roadmap, goals_of_other_turns, room
 
 __all__ = ["WaySearch"]
 
-FloatArray = NDArray[np.float64]
 #: What a way keeps free where it can, widest first: m to obstacles, m to the arm itself, shares of the torque limits,
 #: of the tracking proof's S and of its inertia; on top of what the quick margins are known to be wrong by.
 _LEVELS = (

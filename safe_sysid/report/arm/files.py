@@ -9,16 +9,15 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 import yaml
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.identification.arm.identify import ArmIdentification
 from safe_sysid.robot.files.xml_file import read_xml
 from safe_sysid.robot.files.yaml_file import read_yaml
-from safe_sysid.robot.parameters import com_and_inertia
+from safe_sysid.robot.parameters import ParameterBox, com_and_inertia
 
 __all__ = ["mjcf_fragment", "robot_file", "urdf_with"]
 
-FloatArray = NDArray[np.float64]
 _ENTRIES = (("ixx", 0, 0), ("ixy", 0, 1), ("ixz", 0, 2), ("iyy", 1, 1), ("iyz", 1, 2), ("izz", 2, 2))
 
 
@@ -68,19 +67,29 @@ def _inertial(theta: FloatArray) -> ET.Element:
     return element
 
 
-def robot_file(path: Path, found: ArmIdentification, urdf: str) -> str:
+def robot_file(path: Path, found: ArmIdentification, urdf: str, proved: ParameterBox | None = None) -> str:
     """Our robot file with the identified friction, rotor inertias and offsets, and another URDF.
 
     Args:
         path: of the robot's file.
+        proved: box of the arm that holds the estimate, written but for the last link.
     """
     data = read_yaml(path)
     data["urdf"] = urdf
-    fc, fv, ia, beta = found.mechanism.layout.by_term(found.theta)
+    layout = found.mechanism.layout
+    ia = found.theta[layout.rotor_inertia]
     for j, name in enumerate(found.mechanism.joint_names):
-        values = {"coulomb": fc[j], "viscous": fv[j], "rotor_inertia": ia[j], "offset": beta[j]}
-        data["joints"][name] = {**data["joints"][name], **{key: float(x) for key, x in values.items()}}
-    size = found.mechanism.layout.size
+        joint = data["joints"][name] = dict(data["joints"][name])
+        joint.pop("proved", None)
+        for k, key in enumerate(("coulomb", "viscous", "rotor_inertia", "offset")):
+            p = layout.joint_terms.start + k * layout.n + j
+            joint[key] = float(found.theta[p])
+            if proved is not None:
+                joint.setdefault("proved", {})[key] = [float(proved.lower[p]), float(proved.upper[p])]
+        if proved is not None and j < layout.n - 1:
+            sides = zip(("link_lower", "link_upper"), (proved.lower, proved.upper), strict=True)
+            joint.setdefault("proved", {}).update({key: side[layout.link(j)].tolist() for key, side in sides})
+    size = layout.size
     for column, kappa in zip(found.columns, found.estimate.theta[size:], strict=True):
         j = found.mechanism.joint_names.index(column.joint)
         if column.kind == "gear" and kappa != 0.0 and ia[j] > 0.0:
@@ -91,7 +100,7 @@ def robot_file(path: Path, found: ArmIdentification, urdf: str) -> str:
                 joint.pop(key, None)
     head = (
         "# Written by safe-sysid identify-arm: friction, rotor inertias, gear ratios and offsets are estimates. "
-        "What `uncertainty` declares is as it was.\n"
+        "`proved`: what takes the place of `uncertainty`, which is as it was.\n"
     )
     return head + str(yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=120))
 

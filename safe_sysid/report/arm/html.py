@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 from markupsafe import Markup
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.decimals import interval_text
 from safe_sysid.identification.arm.identify import ArmIdentification
 from safe_sysid.report.drawing.chart import BLUE, chart, markup, two_curves
@@ -15,7 +15,6 @@ from safe_sysid.report.drawing.page import render_page
 
 __all__ = ["arm_html", "intervals_text"]
 
-FloatArray = NDArray[np.float64]
 
 _TEMPLATE = """{% from "blocks.html" import rows, lines %}
 <h1>Identification of {{ r.robot }}</h1>

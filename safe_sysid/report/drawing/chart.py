@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from markupsafe import Markup
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.report.drawing.page import shortened
 
 if TYPE_CHECKING:  # a page is also read where nothing is drawn
@@ -18,7 +18,6 @@ if TYPE_CHECKING:  # a page is also read where nothing is drawn
 
 __all__ = ["AMBER", "BLUE", "GREY", "MUTED", "RED", "SOFT", "VIOLET", "chart", "markup", "thinned", "two_curves"]
 
-FloatArray = NDArray[np.float64]
 BLUE, SOFT, VIOLET, AMBER, RED = "#1f6fb4", "#cfe2f3", "#8f79c4", "#c98a1b", "#b3202c"
 GREY, MUTED, _GRID = "#b9c2cc", "#59636e", "#dfe4ea"
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.decimals import interval_text, share_at_most
 from safe_sysid.report.drawing.chart import AMBER, BLUE, VIOLET, chart, markup
+from safe_sysid.report.interval_row import IntervalRow
 
 __all__ = ["interval_card", "interval_drawing", "narrowing_drawing", "shares_of"]
 
-FloatArray = NDArray[np.float64]
 
 # What the ten parameters are, in words.
 _MEANINGS = {
@@ -45,28 +45,7 @@ _CARD = Markup(
 )
 
 
-class Row(Protocol):
-    """One of the ten parameters after the last update, and before the first."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def unit(self) -> str: ...
-    @property
-    def lower(self) -> float: ...
-    @property
-    def nominal(self) -> float: ...
-    @property
-    def upper(self) -> float: ...
-    @property
-    def prior_lower(self) -> float: ...
-    @property
-    def prior_upper(self) -> float: ...
-    @property
-    def width_share(self) -> Fraction: ...
-
-
-def interval_card(row: Row, truth: float | None = None) -> Mapping[str, Any]:
+def interval_card(row: IntervalRow, truth: float | None = None) -> Mapping[str, Any]:
     """What the page's macro ``interval_grid`` shows of one parameter. ``truth``: None if nobody knows it."""
     bounds, prior = (row.lower, row.nominal, row.upper), (row.prior_lower, row.prior_upper)
     return {
@@ -110,7 +89,7 @@ def interval_drawing(
     )  # fmt: skip
 
 
-def shares_of(rows: Sequence[Row], widths: ArrayLike) -> FloatArray:
+def shares_of(rows: Sequence[IntervalRow], widths: ArrayLike) -> FloatArray:
     """Widths as shares of the prior's. ``widths``: (U, 10) of the updates."""
     prior = np.array([row.prior_upper - row.prior_lower for row in rows])
     w = np.asarray(widths, float)

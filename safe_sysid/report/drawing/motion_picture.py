@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from numpy.typing import NDArray
 from scipy.spatial import ConvexHull, QhullError
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.decimals import at_least
+from safe_sysid.picture_style import new_figure, save_figure, style_axis
 from safe_sysid.planning.certification.certificate import FAMILIES, PlanCertificate
 from safe_sysid.planning.task.inverse_kinematics import tool_pose
 from safe_sysid.robot.frames import forward_kinematics
@@ -20,12 +20,10 @@ from safe_sysid.robot.margin import Margin
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.trajectories.plan import Plan
-from safe_sysid.whole_files import replacing
 
 __all__ = ["draw_motion"]
 
-FloatArray = NDArray[np.float64]
-_INK, _GRID, _LIMIT, _SOLID, _ARM = "#30363d", "#d8dde3", "#c1121f", "#c9ced6", "#1f6fb4"
+_GRID, _LIMIT, _SOLID, _ARM = "#d8dde3", "#c1121f", "#c9ced6", "#1f6fb4"
 _JOINTS = ("#1f6fb4", "#e08e0b", "#2a9d5c", "#8a4fbe", "#b5651d", "#d1609c", "#5c6770", "#9aa516", "#17a2b8")
 _SAMPLES = 60  # per plan
 _SKELETONS = 9
@@ -45,8 +43,7 @@ def draw_motion(
         steps: plans in the order in which they are driven, with their certificates; at least one.
         waypoints: (W, n) rad, marked; None for none.
     """
-    figure = Figure(figsize=(15.0, 9.0), dpi=100, layout="constrained", facecolor="white")
-    figure.suptitle(title, fontsize=12.5, color=_INK, x=0.01, ha="left")
+    figure = new_figure(15.0, 9.0, title)
     grid = figure.add_gridspec(3, 12)
     ends = [*(plan.start_time for plan, _ in steps[1:]), steps[-1][0].end_time]
     times, q = _motion([plan for plan, _ in steps], ends)
@@ -67,13 +64,8 @@ def draw_motion(
         row, column = divmod(i, 3)
         _margins(figure.add_subplot(grid[1 + row, 4 * column : 4 * column + 4]), family, steps, ends)
     for axis in figure.axes:
-        axis.grid(True, color=_GRID, lw=0.6)
-        axis.set_axisbelow(True)
-        axis.tick_params(labelsize=8.5, colors=_INK)
-        for side in ("top", "right"):
-            axis.spines[side].set_visible(False)
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format="png")
+        style_axis(axis)
+    save_figure(figure, path)
 
 
 def _motion(plans: Sequence[Plan], ends: Sequence[float]) -> tuple[FloatArray, FloatArray]:

@@ -58,7 +58,7 @@ GUARANTEES = {
 _TEMPLATE = """{% from "blocks.html" import rows, lines, interval_grid %}
 <h1>{{ title }}</h1>
 <p class="muted">{{ r.robot }}, {{ r.log.path }}: {{ r.log.samples }} samples,
-{{ "%.6g"|format(r.log.start_s) }} to {{ "%.6g"|format(r.log.end_s) }} s
+{{ "%.4g"|format(r.log.start_s) }} to {{ "%.4g"|format(r.log.end_s) }} s
 {%- if r.log.scaled %}, {{ r.log.scaled|join(", ") }}{% endif %}; method {{ r.method }};
 safe_sysid {{ r.version }}</p>
 <p class="verdict {{ verdict_class }}">{{ verdict }}</p>

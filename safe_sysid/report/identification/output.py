@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.table import Table
 
 from safe_sysid import __version__
-from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.decimals import bracketed, share_at_most
 from safe_sysid.logs.bounds_file import bounds_of, write_bounds
 from safe_sysid.logs.checks.findings import Finding
@@ -94,19 +93,14 @@ def assemble_result(
         ),
         tare=tare,
         declared=declared_texts(model, tare is not None),
-        parameters=[
-            ParameterEntry(
-                name=name,
-                unit=unit,
-                lower=float(lower[i]),
-                nominal=float(nominal[i]),
-                upper=float(upper[i]),
-                prior_lower=float(prior.payload_lower[i]),
-                prior_upper=float(prior.payload_upper[i]),
-                standard_error=None if run.fit is None else float(run.fit.standard_error[i]),
-            )
-            for i, (name, unit) in enumerate(zip(PAYLOAD_NAMES, PAYLOAD_UNITS, strict=True))
-        ],
+        parameters=ParameterEntry.ten(
+            lower=lower,
+            nominal=nominal,
+            upper=upper,
+            prior_lower=prior.payload_lower,
+            prior_upper=prior.payload_upper,
+            standard_error=None if run.fit is None else run.fit.standard_error,
+        ),
         nominal_consistent=run.fit.consistent
         if run.fit is not None
         else run.result is not None and run.result.nominal_consistent,
@@ -127,20 +121,7 @@ def assemble_result(
             for record in run.records
         ],
         rejected={key: int(value) for key, value in run.rejected.items()},
-        findings=[
-            FindingEntry(
-                level=f.level,
-                code=f.code,
-                column=f.column,
-                value=f.value,
-                expected=f.expected,
-                suggestion=f.suggestion,
-                time_s=f.time,
-                count=f.count,
-                text=f.text,
-            )
-            for f in findings
-        ],
+        findings=[FindingEntry.model_validate(finding, from_attributes=True) for finding in findings],
         diagnosis=list(diagnosis),
         certificate=certificates.last.name if written and certificates and certificates.last else None,
         seconds=dict(seconds),
@@ -155,6 +136,8 @@ def declared_texts(model: RobotModel, with_tare: bool) -> dict[str, str | None]:
     """
     settings, payload = model.settings, model.settings.payload
     out: dict[str, str | None] = {}
+    if model.drive_note:
+        out["drives"] = model.drive_note
     _flatten(out, "measurement", settings.measurement, model)
     _flatten(out, "identification.acceleration_bound", settings.identification.acceleration_bound, model)
     _flatten(out, "uncertainty", settings.uncertainty, model)
@@ -241,8 +224,14 @@ def verdict_line(result: IdentificationResult, report: Path, kind: str = "guaran
         what = f"payload in [{low}, {high}] kg (no estimate: no possible body found inside all intervals)"
     return (
         f"{first}: {what}, with hand and last link in "
-        f"{bracketed(mass.lower, mass.upper, 3)} kg, {word}{_tested(result)}{_wide(result)}; see {report}"
+        f"{bracketed(mass.lower, mass.upper, 3)} kg, {word}"
+        f"{_tested(result)}{_wide(result)}{_drives(result)}; see {report}"
     )
+
+
+def _drives(result: IdentificationResult) -> str:
+    note = result.declared.get("drives")
+    return f"; {note}" if note else ""
 
 
 def _wide(result: IdentificationResult) -> str:

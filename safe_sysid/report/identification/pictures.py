@@ -8,14 +8,13 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.decimals import share_at_most
 from safe_sysid.picture_style import style_axis
 
 __all__ = ["residuals_picture", "slack_picture"]
 
-FloatArray = NDArray[np.float64]
 _BOUND, _LIMIT = "#1f6fb4", "#c1121f"
 _CAUSES = ("#1f6fb4", "#e08e0b", "#2a9d5c", "#8a4fbe", "#b5651d", "#d1609c", "#5c6770", "#9aa516", "#17a2b8", "#444444")
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
+from pydantic import AliasChoices, Field, FiniteFloat
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
-from safe_sysid.decimals import bracketed, estimate_text, share_at_most, width_share
+from safe_sysid.decimals import bracketed, estimate_text, share_at_most
 from safe_sysid.identification.payload_alone import payload_bounds
+from safe_sysid.report.interval_row import IntervalRow, Record
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.whole_files import write_text
 
@@ -28,31 +27,14 @@ __all__ = [
     "write_result",
 ]
 
-FloatArray = NDArray[np.float64]
 Ten = Annotated[list[FiniteFloat], Field(min_length=10, max_length=10)]
 Count = Annotated[int, Field(ge=0)]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+class ParameterEntry(IntervalRow):
+    """One of the ten parameters, with the statistical error of its estimate."""
 
-
-class ParameterEntry(_Model):
-    """One of the ten parameters of last link, hand and payload, in the last joint's frame."""
-
-    name: str
-    unit: str
-    lower: FiniteFloat
-    nominal: FiniteFloat
-    upper: FiniteFloat
-    prior_lower: FiniteFloat
-    prior_upper: FiniteFloat
     standard_error: Annotated[FiniteFloat, Field(ge=0.0)] | None = None
-
-    @property
-    def width_share(self) -> Fraction:
-        """Width over that of the prior, exactly."""
-        return width_share(self.lower, self.upper, self.prior_lower, self.prior_upper)
 
     @property
     def texts(self) -> tuple[str, str, str]:
@@ -75,7 +57,7 @@ class ParameterEntry(_Model):
         return share_at_most(self.width_share)
 
 
-class PayloadAlone(_Model):
+class PayloadAlone(Record):
     """The payload without the hand, in the tool frame, inertia about its origin; order of ``PAYLOAD_NAMES``.
 
     ``consistent``: the nominal difference was a possible body as it was; otherwise one inside the intervals near it
@@ -101,7 +83,7 @@ class PayloadAlone(_Model):
         return texts if self.possible else [(low, "-", high) for low, _, high in texts]
 
 
-class ResultUpdate(_Model):
+class ResultUpdate(Record):
     """One update: bounds of theta_e after the samples up to ``time_s``."""
 
     time_s: FiniteFloat
@@ -113,7 +95,7 @@ class ResultUpdate(_Model):
     rows: Count
 
 
-class FindingEntry(_Model):
+class FindingEntry(Record):
     """One finding of the checks of the log."""
 
     level: Literal["error", "warning"]
@@ -122,12 +104,12 @@ class FindingEntry(_Model):
     value: str
     expected: str
     suggestion: str
-    time_s: FiniteFloat | None
+    time_s: FiniteFloat | None = Field(validation_alias=AliasChoices("time_s", "time"))
     count: Count
     text: str
 
 
-class LogEntry(_Model):
+class LogEntry(Record):
     """The log that was used."""
 
     path: str
@@ -140,7 +122,7 @@ class LogEntry(_Model):
     sha256: str | None
 
 
-class IdentificationResult(_Model):
+class IdentificationResult(Record):
     """Everything; ``exit_status`` as the command returns it.
 
     ``errors_used``: how much of the declared errors the data use up, the largest ``|residual| / half width`` over the

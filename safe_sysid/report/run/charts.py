@@ -6,15 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 from markupsafe import Markup
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.report.drawing.chart import AMBER, BLUE, GREY, MUTED, RED, SOFT, VIOLET, chart, markup, thinned
 from safe_sysid.report.run.logs import PlanEntry
 from safe_sysid.report.run.summary import TimeHistogram
 
 __all__ = ["clearance_drawing", "histogram_drawing", "share_drawing", "timeline_drawing", "torque_drawing"]
 
-FloatArray = NDArray[np.float64]
 _STATES = {"holding": GREY, "tracking": BLUE, "braking": AMBER, "fault": RED}
 _PLAN = "#7aa7d3"
 

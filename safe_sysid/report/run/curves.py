@@ -6,8 +6,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.input_limits import read_arrays
 from safe_sysid.report.drawing.chart import thinned
@@ -15,7 +15,6 @@ from safe_sysid.whole_files import replacing
 
 __all__ = ["CurvesError", "JudgedCurves", "read_curves", "write_curves"]
 
-FloatArray = NDArray[np.float64]
 
 #: Points of a curve; more are not written by us.
 _MOST = 20_000

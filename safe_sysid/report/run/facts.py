@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.certificates.file import read_header
 from safe_sysid.input_limits import MAX_JSON_BYTES, read_arrays, read_regular_text
@@ -25,7 +25,6 @@ from safe_sysid.robot.files.yaml_file import read_yaml
 
 __all__ = ["NAMELESS", "Certified", "NoRunError", "RunFacts", "read_facts"]
 
-FloatArray = NDArray[np.float64]
 
 #: What makes a directory one of a run.
 MARKS = ("summary.json", "identifier.json", "planner.json", "controller.npz", "plant.npz")
@@ -317,19 +316,12 @@ def _intervals(
     low, high = prior
     middle = 0.5 * (low + high)
     final = updates[-1] if updates else UpdateEntry(0.0, low, middle, high)
-    rows = []
-    for i, (name, unit) in enumerate(zip(PAYLOAD_NAMES, PAYLOAD_UNITS, strict=True)):
-        numbers = {
-            "lower": final.lower[i],
-            "nominal": final.nominal[i],
-            "upper": final.upper[i],
-            "prior_lower": low[i],
-            "prior_upper": high[i],
-        }
-        try:
-            rows.append(ParameterRow(name=name, unit=unit, truth=None, **{k: float(v) for k, v in numbers.items()}))
-        except ValidationError:
-            return (), last, updates
+    try:
+        rows = ParameterRow.ten(
+            truth=None, lower=final.lower, nominal=final.nominal, upper=final.upper, prior_lower=low, prior_upper=high
+        )
+    except ValidationError:
+        rows = []
     return tuple(rows), last, updates
 
 

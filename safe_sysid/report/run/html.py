@@ -25,8 +25,8 @@ from safe_sysid.report.run.charts import (
 )
 from safe_sysid.report.run.events import end_of, events_of, states_of
 from safe_sysid.report.run.facts import NAMELESS, RunFacts
-from safe_sysid.report.run.table import safety_rows
-from safe_sysid.report.run.tables import margin_table, setting_rows, tiles_of, timing_rows
+from safe_sysid.report.run.table import safety_rows, timing_rows
+from safe_sysid.report.run.tables import margin_table, setting_rows, tiles_of
 from safe_sysid.report.run.template import TEMPLATE
 from safe_sysid.report.run.words import GUARANTEED, OPEN, RunVerdict, commands_of, verdict_of
 from safe_sysid.robot.model import RobotModel
@@ -130,7 +130,7 @@ def _numbers(facts: RunFacts) -> list[Mapping[str, Any]]:
             **dict(
                 zip(("lower", "nominal", "upper"), estimate_text(row.lower, row.nominal, row.upper, 4), strict=True)
             ),
-            "truth": "?" if row.truth is None else f"{row.truth:.6g}",
+            "truth": "?" if row.truth is None else estimate_text(row.lower, row.truth, row.upper, 4)[1],
             "holds": {True: "yes", False: "NO", None: "?"}[row.holds],
             "level": {True: "good", False: "bad", None: ""}[row.holds],
             "prior": " .. ".join(interval_text(row.prior_lower, row.prior_upper, 4)),
@@ -225,7 +225,8 @@ def _shares(facts: RunFacts) -> list[Mapping[str, Any]]:
             {
                 "name": "True tracking error",
                 "drawing": share_drawing([line for line in lines if line[1].size], label),
-                "caption": "As a share of its proved bound (100 %), by the plant's own record.",
+                "caption": "As a share of its bound (100 %), proved or, of an arm that follows trajectories, measured; "
+                "by the plant's own record.",
             }
         )
     elif facts.measured is not None:
@@ -280,4 +281,8 @@ def _timing(facts: RunFacts) -> Mapping[str, Any] | None:
         for name, histogram in kinds
         if histogram is not None
     ]
-    return {"text": text, "rows": timing_rows(facts.summary), "drawings": drawings}
+    return {
+        "text": text,
+        "rows": [(what, f"{worst} {more}") for what, worst, more in timing_rows(facts.summary)],
+        "drawings": drawings,
+    }

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import BoolArray, FloatArray, IntArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ConfigError
 from safe_sysid.input_limits import MAX_JSON_BYTES, read_arrays, read_regular_text
@@ -30,7 +31,6 @@ __all__ = [
     "read_logs",
 ]
 
-FloatArray = NDArray[np.float64]
 
 #: Modes of the plant (simulation.plant).
 COMMANDED, HELD, BRAKING = 0, 1, 2
@@ -64,7 +64,7 @@ class PlantLog:
     qd: FloatArray
     commanded: FloatArray
     applied: FloatArray
-    contacts: NDArray[np.int64]
+    contacts: IntArray
     mode: NDArray[np.int8]
     theta_true: FloatArray
     contact_names: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class ControllerLog:
     """K ticks of the controller.
 
     Attributes:
-        time: (K,) s, stamp of the measurement. q_d, qd_d: (K, n) reference.
+        time: (K,) s, stamp of the measurement. q_d, qd_d, qdd_d: (K, n) reference.
         guaranteed: (K,) whether the state is one that the tracking bound is proved for.
         state: (K,) name of the state.
         compute: (K,) computing time, s. period: (K,) time since the last tick's arrival, s. latency: s from
@@ -92,7 +92,7 @@ class ControllerLog:
     time: FloatArray
     q_d: FloatArray
     qd_d: FloatArray
-    guaranteed: NDArray[np.bool_]
+    guaranteed: BoolArray
     state: NDArray[np.str_]
     compute: FloatArray
     period: FloatArray
@@ -105,6 +105,7 @@ class ControllerLog:
     claim_lost: tuple[str, ...] = ()
     feed_forward: str = ""
     feed_forward_ticks: tuple[str, ...] = ()
+    qdd_d: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,6 +264,7 @@ def _controller(path: Path, n: int, zero: int) -> ControllerLog:
         tuple(str(loss) for loss in np.ravel(data.get("claim_lost", ()))),
         str(data.get("feed_forward", "")),
         tuple(str(text) for text in np.ravel(data.get("feed_forward_ticks", ()))),
+        np.asarray(data.get("qdd_d", np.zeros((len(state), n))), np.float64),
     )
 
 

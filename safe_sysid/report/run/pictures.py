@@ -7,15 +7,14 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.decimals import share_at_most, width_share
 from safe_sysid.picture_style import INK, new_figure, save_figure, style_axis
 
 __all__ = ["plot_bounds"]
 
-FloatArray = NDArray[np.float64]
 
 _BOUND, _TRUTH, _PRIOR = "#1f6fb4", "#d1495b", "#eceff3"
 _MATH = dict(

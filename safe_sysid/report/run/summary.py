@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
+from pydantic import Field, FiniteFloat, model_validator
 
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
-from safe_sysid.decimals import width_share
+from safe_sysid.report.interval_row import IntervalRow, Record
 from safe_sysid.robot.margin import MarginRecord
 from safe_sysid.whole_files import write_text
 
@@ -43,29 +42,10 @@ Time = FiniteFloat  # s since the first measurement of the run, on the plant's c
 VIOLATION_KINDS = ("position", "velocity", "torque", "clearance", "tracking", "contact", "bounds")
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+class ParameterRow(IntervalRow):
+    """One of the ten parameters, with its truth where the plant told it."""
 
-
-class ParameterRow(_Model):
-    """One of the ten parameters of last link, hand and payload, in the last joint's frame.
-
-    ``truth`` is null only where the plant left no log (``exit.status`` is then not 0).
-    """
-
-    name: str
-    unit: str
     truth: FiniteFloat | None
-    lower: FiniteFloat
-    nominal: FiniteFloat
-    upper: FiniteFloat
-    prior_lower: FiniteFloat
-    prior_upper: FiniteFloat
-
-    @property
-    def width_share(self) -> Fraction:
-        """Width over that of the prior, exactly."""
-        return width_share(self.lower, self.upper, self.prior_lower, self.prior_upper)
 
     @property
     def holds(self) -> bool | None:
@@ -73,7 +53,7 @@ class ParameterRow(_Model):
         return None if self.truth is None else self.lower <= self.truth <= self.upper
 
 
-class Violations(_Model):
+class Violations(Record):
     """Counts: control ticks (clearance: samples looked at; bounds: updates) at which something was violated."""
 
     position: Count = 0
@@ -90,7 +70,7 @@ class Violations(_Model):
         return sum(getattr(self, kind) for kind in VIOLATION_KINDS)
 
 
-class PlanRow(_Model):
+class PlanRow(Record):
     """One answer of the planner: a certified plan, or the reason why there was none."""
 
     sequence: Count
@@ -107,7 +87,7 @@ class PlanRow(_Model):
     purpose: str = "excitation"
 
 
-class GoalSummary(_Model):
+class GoalSummary(Record):
     """Where the arm was to go after the identification: largest error of a joint at the end of the run."""
 
     reached: bool
@@ -117,7 +97,7 @@ class GoalSummary(_Model):
     text: str
 
 
-class Use(_Model):
+class Use(Record):
     """Largest use of a limit: 100 percent is the limit."""
 
     percent: FiniteFloat
@@ -125,7 +105,7 @@ class Use(_Model):
     time_s: Time
 
 
-class ClearanceSummary(_Model):
+class ClearanceSummary(Record):
     """Smallest distance between solids that must stay apart, by MuJoCo, and what the certificates had promised."""
 
     smallest_m: FiniteFloat | None
@@ -134,7 +114,7 @@ class ClearanceSummary(_Model):
     certified_m: FiniteFloat | None
 
 
-class Tracking(_Model):
+class Tracking(Record):
     """Largest true tracking error: share of its proved bound, the error itself, and where."""
 
     percent: FiniteFloat
@@ -145,7 +125,7 @@ class Tracking(_Model):
     unit: str
 
 
-class Evidence(_Model):
+class Evidence(Record):
     """How much was looked at. A run without violations in nothing proves nothing."""
 
     ticks: Count
@@ -155,7 +135,7 @@ class Evidence(_Model):
     plans: Count
 
 
-class Safety(_Model):
+class Safety(Record):
     """The safety record; null where there was nothing to look at."""
 
     clearance: ClearanceSummary
@@ -167,10 +147,10 @@ class Safety(_Model):
     tracking_energy: Tracking | None
     evidence: Evidence
     findings: list[str]
-    not_checked: list[str] = []
+    not_checked: list[str] = Field(default_factory=list)
 
 
-class Quantiles(_Model):
+class Quantiles(Record):
     """Median, 99th percentile and maximum, in the unit of the field's name."""
 
     p50: FiniteFloat
@@ -178,14 +158,14 @@ class Quantiles(_Model):
     max: FiniteFloat
 
 
-class TimeHistogram(_Model):
+class TimeHistogram(Record):
     """Counts of times below each of ``upper_us`` and above the one before; the last count is of those above all."""
 
     upper_us: list[FiniteFloat]
     counts: list[Count]
 
 
-class LoopTiming(_Model):
+class LoopTiming(Record):
     """The 1 kHz loop: in lock-step only the computing time means anything."""
 
     ticks: Count
@@ -200,7 +180,7 @@ class LoopTiming(_Model):
     scheduling: str = ""
 
 
-class Durations(_Model):
+class Durations(Record):
     """How many times something was done, and for how long, in s."""
 
     count: Count
@@ -208,7 +188,7 @@ class Durations(_Model):
     max_s: FiniteFloat | None
 
 
-class RunTiming(_Model):
+class RunTiming(Record):
     """Wall-clock times."""
 
     startup_s: FiniteFloat
@@ -219,7 +199,7 @@ class RunTiming(_Model):
     identification: Durations
 
 
-class Noise(_Model):
+class Noise(Record):
     """Errors of the measurements: mode, and declared bounds (one number, or one per joint)."""
 
     mode: str
@@ -229,7 +209,7 @@ class Noise(_Model):
     velocity_error: FiniteFloat | list[FiniteFloat]
 
 
-class FeedForwardUse(_Model):
+class FeedForwardUse(Record):
     """Added to the law's torque: in how many ticks the feed-forward was followed, and why not in the others."""
 
     name: str
@@ -245,14 +225,14 @@ class FeedForwardUse(_Model):
         return f"feed-forward {self.name}", share, f"followed in {self.followed} of {ticks} ticks{why}"
 
 
-class Exit(_Model):
+class Exit(Record):
     """Exit status of the command, and why it is not 0."""
 
     status: Annotated[int, Field(ge=0, le=255)]
     reason: str
 
 
-class Summary(_Model):
+class Summary(Record):
     """Everything that a run is judged by."""
 
     schema_: Annotated[Literal[1], Field(alias="schema")] = 1

@@ -11,10 +11,9 @@ from safe_sysid.decimals import at_least, at_most, interval_text, share_at_most
 from safe_sysid.planning.certification.certificate import FAMILIES
 from safe_sysid.report.run.facts import RunFacts
 from safe_sysid.report.run.logs import PlanEntry
-from safe_sysid.report.run.summary import Quantiles, Summary
 from safe_sysid.robot.margin import Margin
 
-__all__ = ["margin_table", "setting_rows", "tiles_of", "timing_rows"]
+__all__ = ["margin_table", "setting_rows", "tiles_of"]
 
 _HEADS = {
     "position": "position",
@@ -110,40 +109,6 @@ def _value(plan: PlanEntry, family: str) -> float:
 def _shown(margin: Margin) -> str:
     scale, unit = _SCALES.get(margin.unit, (1, margin.unit))
     return f"{at_least(margin.value, scale=scale)} {unit}"
-
-
-def timing_rows(summary: Summary) -> list[tuple[str, str]]:
-    """Times of nodes and of the loop."""
-    timing, loop = summary.timing, summary.timing.controller
-    rows = []
-    if summary.mode == "real-time":
-        for name, quantiles in (
-            ("period", loop.period_us),
-            ("measurement to command", loop.latency_us),
-            ("computing", loop.compute_us),
-        ):
-            if quantiles is not None:
-                rows.append((name, _quantiles(quantiles)))
-        if loop.long_periods is not None:
-            rows.append(("periods half too long", f"{loop.long_periods} of {loop.ticks}"))
-        if loop.missed is not None:
-            rows.append(("periods without a new command", f"{loop.missed} of {summary.safety.evidence.ticks}"))
-        if loop.scheduling:
-            rows.append(("scheduling granted", loop.scheduling))
-    for name, durations in (("planning", timing.planning), ("identification", timing.identification)):
-        if durations.count and durations.max_s is not None and durations.median_s is not None:
-            text = f"{durations.count} times, median {durations.median_s:.2f} s, longest {durations.max_s:.2f} s"
-            rows.append((name, text))
-    rows.append(("start of all nodes", f"{timing.startup_s:.1f} s"))
-    rows.append(("the run", f"{timing.run_s:.1f} s for {timing.simulated_s:.2f} s of the arm's"))
-    return rows
-
-
-def _quantiles(quantiles: Quantiles) -> str:
-    return (
-        f"median {quantiles.p50 / 1e3:.3f} ms; 99 % below {quantiles.p99 / 1e3:.3f} ms, "
-        f"largest {quantiles.max / 1e3:.3f} ms"
-    )
 
 
 def setting_rows(facts: RunFacts) -> list[tuple[str, str]]:

@@ -9,15 +9,14 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.errors import ModelError
 from safe_sysid.robot.files.mesh_files import Mesh, check_count, fan, floats
 from safe_sysid.robot.files.xml_file import parse_xml
 
 __all__ = ["read_collada"]
 
-FloatArray = NDArray[np.float64]
 _MAX_ELEMENTS = 1_000_000  # some write an element for each polygon
 
 _ROW = (1.0, 0.0, 0.0, 0.0)
@@ -100,7 +99,7 @@ def _positions(source: ET.Element) -> FloatArray:
     return values[offset : offset + count * stride].reshape(count, stride)[:, :3].copy()
 
 
-def _faces(part: ET.Element) -> NDArray[np.int64]:
+def _faces(part: ET.Element) -> IntArray:
     """Triangles (t, 3), as indices of vertices."""
     inputs = [(i.get("semantic"), _whole(i, "offset", 0)) for i in part.findall("input")]
     at = next((offset for semantic, offset in inputs if semantic == "VERTEX"), None)
@@ -119,7 +118,7 @@ def _faces(part: ET.Element) -> NDArray[np.int64]:
     return corners.reshape(-1, 3)
 
 
-def _indices(text: str, width: int) -> NDArray[np.int64]:
+def _indices(text: str, width: int) -> IntArray:
     """(k, width) whole numbers."""
     values = floats(text)
     if len(values) % width or np.any(values != np.floor(values)) or np.any(np.abs(values) > 2**40):

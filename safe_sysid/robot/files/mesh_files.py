@@ -15,12 +15,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+
+from safe_sysid.core.arrays import FloatArray, IntArray
 
 __all__ = ["MAX_TRIANGLES", "Mesh", "check_count", "fan", "floats", "read_obj", "read_ply", "read_stl"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 Mesh = tuple[FloatArray, IntArray]
 MAX_TRIANGLES = 500_000  # the search for a cover takes a minute by then
 _MAX_CORNERS = 10_000  # of one polygon

@@ -7,8 +7,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.errors import ModelError, short
 from safe_sysid.input_limits import MAX_MESH_BYTES, read_regular
 from safe_sysid.robot.files.collada import read_collada
@@ -17,7 +17,6 @@ from safe_sysid.robot.files.packages import is_package_uri, package_file
 
 __all__ = ["mesh_path", "read_mesh"]
 
-FloatArray = NDArray[np.float64]
 #: Decimals are rounded once, divided (OBJ's w) and scaled, in double precision.
 ROUNDED = 2.0**-50
 _READERS: dict[str, Callable[[bytes], Mesh]] = {".stl": read_stl, ".obj": read_obj, ".ply": read_ply}
@@ -59,7 +58,7 @@ def mesh_path(name: str, beside: str | Path) -> Path:
 
 def read_mesh(
     path: str | Path, scale: float | tuple[float, ...] | FloatArray = 1.0
-) -> tuple[FloatArray, NDArray[np.int64], float]:
+) -> tuple[FloatArray, IntArray, float]:
     """Different vertices (m, 3), triangles (t, 3) and the error (m) of the coordinates that reading may have caused.
 
     Args:

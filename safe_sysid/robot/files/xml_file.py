@@ -56,22 +56,18 @@ class _Builder(ET.TreeBuilder):
         return super().end(tag)
 
 
-def read_xml(path: str | Path, expected: str, most: int = MAX_XML_BYTES, elements: int = _MAX_ELEMENTS) -> ET.Element:
+def read_xml(path: str | Path, expected: str) -> ET.Element:
     """Read a file.
-
-    Args:
-        most: bytes.
-        elements: that it may have.
 
     Raises:
         ModelError: it cannot be read, or as :func:`parse_xml`.
     """
     try:
-        content = read_regular(path, most)
+        content = read_regular(path, MAX_XML_BYTES)
     except OSError as error:
         reason = error.strerror or str(error)
         raise ModelError(f"{path}: cannot be read ({reason}): expected {expected}", str(path), expected) from error
-    return parse_xml(content, str(path), expected, elements)
+    return parse_xml(content, str(path), expected)
 
 
 def parse_xml(content: bytes, file: str, expected: str, elements: int = _MAX_ELEMENTS) -> ET.Element:

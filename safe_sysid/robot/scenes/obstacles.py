@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ModelError
 from safe_sysid.robot.model import Body
 from safe_sysid.robot.parameters import frozen_array
@@ -32,7 +33,6 @@ __all__ = [
     "rpy_from_rotation",
 ]
 
-FloatArray = NDArray[np.float64]
 #: Coordinates beyond this are no scene around an arm, m.
 LARGEST = 100.0
 #: More than rounding can move a placed point of coordinates up to LARGEST, m.

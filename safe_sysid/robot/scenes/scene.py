@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, PlainValidator
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ConfigError, ModelError, SafeSysIdError
 from safe_sysid.resources import resource_path
 from safe_sysid.robot.files.meshes import mesh_path, read_mesh
@@ -33,7 +33,6 @@ from safe_sysid.schema.fields import (
 
 __all__ = ["SECTIONS", "Scene", "SceneBox", "config_path", "count_obstacles", "load_scene"]
 
-FloatArray = NDArray[np.float64]
 MAX_OBSTACLES = 2000
 #: Where obstacles of a kind stand in a scene's file.
 SECTIONS = {"box": "boxes", "sphere": "spheres", "capsule": "capsules", "mesh": "meshes", "zonotope": "zonotopes"}

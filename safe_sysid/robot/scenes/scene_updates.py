@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ConfigError, SafeSysIdError
 from safe_sysid.robot.files.meshes import read_mesh
 from safe_sysid.robot.files.packages import is_package_uri, package_file
@@ -24,7 +24,6 @@ from safe_sysid.robot.scenes.scene import Scene
 
 __all__ = ["MARKER_PREFIX", "SceneMarker", "scene_from_markers"]
 
-FloatArray = NDArray[np.float64]
 #: Begins the names of obstacles that came as markers; only these can be moved or deleted by markers.
 MARKER_PREFIX = "marker:"
 _KINDS = ("cube", "sphere", "cylinder", "mesh")
@@ -64,7 +63,7 @@ class SceneMarker:
         return f"{MARKER_PREFIX}{self.ns}/{self.id}"
 
 
-def scene_from_markers(markers: Iterable[SceneMarker], scene: Scene, frame: str = "world") -> Scene:
+def scene_from_markers(markers: Iterable[SceneMarker], scene: Scene) -> Scene:
     """The scene after markers, in their order. All of them count or, if one is wrong, none.
 
     A sphere of unequal sizes becomes the ball around it, a cylinder the capsule that contains it, a mesh its convex
@@ -72,7 +71,6 @@ def scene_from_markers(markers: Iterable[SceneMarker], scene: Scene, frame: str 
 
     Args:
         scene: before them; its allowed pairs, start and goal are kept.
-        frame: name of the world frame; poses in another are refused.
 
     Returns:
         A new scene; deleting what is not there changes nothing.
@@ -85,7 +83,7 @@ def scene_from_markers(markers: Iterable[SceneMarker], scene: Scene, frame: str 
         where = f"markers[{i}] ({marker.ns}/{marker.id})"
         if marker.action == "add":
             try:
-                obstacles[marker.name] = _obstacle(marker, where, frame)
+                obstacles[marker.name] = _obstacle(marker, where)
             except ConfigError:
                 raise
             except SafeSysIdError as error:
@@ -109,11 +107,11 @@ def _in_namespace(name: str, ns: str) -> bool:
     return name.startswith(MARKER_PREFIX) and (not ns or name.rpartition("/")[0] == MARKER_PREFIX + ns)
 
 
-def _obstacle(marker: SceneMarker, where: str, frame: str) -> Obstacle:
+def _obstacle(marker: SceneMarker, where: str) -> Obstacle:
     if marker.kind not in _KINDS:
         raise ConfigError("scene markers", f"{where}.type", marker.kind, f"one of {', '.join(_KINDS)}")
-    if marker.frame not in ("", frame, f"/{frame}"):
-        raise ConfigError("scene markers", f"{where}.frame_id", marker.frame, f"{frame!r}: poses in the world frame")
+    if marker.frame not in ("", "world", "/world"):
+        raise ConfigError("scene markers", f"{where}.frame_id", marker.frame, "'world': poses in the world frame")
     xyz = _numbers(marker.position, 3, f"{where}.position")
     turn = _numbers(marker.orientation, 4, f"{where}.orientation")
     scale = _numbers(marker.scale, 3, f"{where}.scale")

@@ -10,15 +10,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial import ConvexHull, QhullError
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.robot.shapes.hulls import distance_to_hull, hull_volume, outer_hull
 
 __all__ = ["Piece", "capsule_around", "cover_mesh", "find_cover", "holds_mesh", "segment_distance"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 Hull = tuple[FloatArray, float]
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.input_limits import read_regular_text
 from safe_sysid.robot.shapes import capsules, hulls
 from safe_sysid.robot.shapes.capsules import Hull, Piece, find_cover, holds_mesh
@@ -23,8 +23,6 @@ from safe_sysid.whole_files import write_text
 
 __all__ = ["cache_directory", "remembered_cover"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 _LARGEST = 100_000  # bytes; covers have two dozen corners at most
 _SLACK = 1e-12  # m; what the order of a sum may change; a thousandth of what every body is widened by
 

@@ -14,8 +14,8 @@ from xml.etree.ElementTree import Element
 import coal
 import numpy as np
 import pinocchio as pin
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ConfigError, ModelError
 from safe_sysid.robot.config import Settings
 from safe_sysid.robot.files.meshes import mesh_path, read_mesh
@@ -28,7 +28,6 @@ from safe_sysid.robot.shapes.openings import Openings
 
 __all__ = ["PAYLOAD_BODY", "ROUNDING", "build_bodies"]
 
-FloatArray = NDArray[np.float64]
 
 PAYLOAD_BODY = "payload"
 ROUNDING = 1e-9  # m

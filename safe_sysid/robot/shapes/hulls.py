@@ -8,12 +8,12 @@ most: then ``c + sum mu_i (v_i - c)`` lies in the hull, whatever mu is, and its 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial import ConvexHull, QhullError
+
+from safe_sysid.core.arrays import FloatArray, IntArray
 
 __all__ = ["distance_to_hull", "gaps_to_hull", "hull_triangles", "hull_volume", "outer_hull"]
 
-FloatArray = NDArray[np.float64]
 #: Relative extent below which a direction counts as missing (flat sets, rods).
 _FLAT = 1e-9
 _EPS = 2.0**-52
@@ -118,7 +118,7 @@ def _span(points: FloatArray) -> FloatArray:
     return axes[size > _FLAT * scale * np.sqrt(len(points))]
 
 
-def _corners(flat: FloatArray) -> NDArray[np.int64]:
+def _corners(flat: FloatArray) -> IntArray:
     if flat.shape[1] == 1:
         return np.array([int(np.argmin(flat)), int(np.argmax(flat))])
     try:
@@ -127,7 +127,7 @@ def _corners(flat: FloatArray) -> NDArray[np.int64]:
         return np.arange(len(flat))
 
 
-def _facets(flat: FloatArray) -> NDArray[np.int64]:
+def _facets(flat: FloatArray) -> IntArray:
     """Facets (f, d) of points (m, d) whose cone from the mean covers space: by qhull, or all sets of d if it fails."""
     if flat.shape[1] == 1:
         return np.array([[int(np.argmin(flat))], [int(np.argmax(flat))]])
@@ -140,7 +140,7 @@ def _facets(flat: FloatArray) -> NDArray[np.int64]:
     return np.array([[end] * flat.shape[1] for end in ends], dtype=np.int64)
 
 
-def _gaps(points: FloatArray, vertices: FloatArray, facets: NDArray[np.int64]) -> FloatArray:
+def _gaps(points: FloatArray, vertices: FloatArray, facets: IntArray) -> FloatArray:
     """(m,) upper bounds of the distances of points to hull(vertices), in plain rounding."""
     centre = vertices.mean(axis=0)
     edges = vertices[facets] - centre  # (f, d, 3)
@@ -162,6 +162,6 @@ def _rounding(points: FloatArray, vertices: FloatArray) -> float:
     return 200 * _EPS * max(float(np.abs(points).max()), float(np.abs(vertices).max())) * len(vertices)
 
 
-def _distance_bound(points: FloatArray, vertices: FloatArray, facets: NDArray[np.int64]) -> float:
+def _distance_bound(points: FloatArray, vertices: FloatArray, facets: IntArray) -> float:
     """Upper bound, rounding included, of the distance of any of the points to hull(vertices), m."""
     return float(_gaps(points, vertices, facets).max()) * (1.0 + 1e-12) + _rounding(points, vertices)

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 import pinocchio as pin
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ConfigError
 from safe_sysid.robot.config import Settings
 from safe_sysid.robot.files.urdf import UrdfChain
@@ -24,7 +24,6 @@ from safe_sysid.robot.shapes.hulls import outer_hull
 
 __all__ = ["Openings"]
 
-FloatArray = NDArray[np.float64]
 #: Positions of a turning joint of the hand: alone, beside another, beside more.
 _GRID = (17, 7, 4)
 _CORNERS = 24  # of a swept hull

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ConfigError
 from safe_sysid.robot.model import Body, Kinematics, RobotModel
 from safe_sysid.robot.scenes.scene import Scene
@@ -21,7 +21,6 @@ from safe_sysid.robot.shapes.hulls import gaps_to_hull
 
 __all__ = ["allowed_pairs", "overlap_in_every_pose", "unchecked"]
 
-FloatArray = NDArray[np.float64]
 #: Points of the axis that are looked at at once, and how often between the neighbours of the best of them.
 _POINTS, _TURNS = 65, 7
 
@@ -101,10 +100,7 @@ def unchecked(model: RobotModel, scene: Scene | None = None) -> tuple[str, ...]:
     bare = [link for link, hulls in geometry.items() if not hulls]
     lines = []
     if model.settings.drives == "simulated":
-        lines.append(
-            f"drives of {model.name} are simulated: friction and rotor inertia were chosen for a simulation, nothing "
-            "here is proved of a real arm"
-        )
+        lines.append(model.drive_note)
     if joined := moving - stated:
         lines.append(
             "links that a joint joins, whose bodies overlap in every pose, do not hit each other within its position "

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ModelError, ParameterError
 from safe_sysid.robot.frames import forward_kinematics
@@ -14,7 +15,6 @@ from safe_sysid.simulation.flexible.kernel import advance, mass_matrix, wave_sum
 
 __all__ = ["FlexibleArm"]
 
-FloatArray = NDArray[np.float64]
 #: Largest product of a step with the rate of a mode, and of bristles, that Runge-Kutta steps may have.
 _TURN, _SLIP = 0.6, 1.5
 _MOST_STEPS = 256

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, ValidationError
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ConfigError, ParameterError
 from safe_sysid.robot.files.yaml_file import read_yaml
@@ -19,7 +19,6 @@ from safe_sysid.simulation.flexible.kernel import JointEffects
 
 __all__ = ["Effects", "read_effects"]
 
-FloatArray = NDArray[np.float64]
 _Rows = Annotated[tuple[Pose, ...], BeforeValidator(as_tuple)]
 _AtLeastOne = Annotated[float, Field(ge=1.0)]
 

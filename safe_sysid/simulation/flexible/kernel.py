@@ -23,16 +23,14 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import PER_LINK
 from safe_sysid.dynamics.newton_euler import newton_euler
 from safe_sysid.robot.frames import joint_placement, unpacked
 from safe_sysid.robot.model import PackedKinematics
 
 __all__ = ["JointEffects", "advance", "mass_matrix", "rates", "wave_sums"]
-
-FloatArray = NDArray[np.float64]
 
 
 class JointEffects(NamedTuple):

@@ -8,10 +8,14 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.optimize import linprog
 
+from safe_sysid.core.arrays import FloatArray
+from safe_sysid.identification.arm.control_box import control_boxes
 from safe_sysid.identification.arm.intervals import ArmIntervals, ArmIntervalsError, arm_intervals, base_of
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.studies.campaign.ascent import field_of_rows
 from safe_sysid.studies.campaign.case import build_case
 from safe_sysid.studies.campaign.noise import draw_signs
@@ -21,7 +25,6 @@ from safe_sysid.studies.campaign.verdict import Breaches
 
 __all__ = ["run_trial"]
 
-FloatArray = NDArray[np.float64]
 _ASCENTS = 2  # solves whose multipliers aim the next errors
 
 
@@ -62,6 +65,9 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]:
             theta = case.theta
         verdict.rows(found.rows, theta)
         exclusions += _exclusions(found, theta, step)
+        estimate = model.arm_prior.mid + model.arm_prior.rad * generator(seed, index, 18).uniform(-1, 1, theta.size)
+        for one in control_boxes(found, model, estimate):
+            exclusions += _outside(one.box, case.theta, model, step)
         widths = (found.upper - found.lower) / np.maximum(found.prior_upper - found.prior_lower, 1e-300)
         gaps = _gaps(found, theta)
         gap = min(gap, float(gaps.min(initial=np.inf)))
@@ -97,6 +103,26 @@ def _exclusions(found: ArmIntervals, theta: FloatArray, step: int) -> list[dict[
             out.append({"solve": step, "base": i, "truth": float(truth), "lower": float(found.lower[i]),
                         "upper": float(found.upper[i])})  # fmt: skip
     return out
+
+
+def _outside(box: ParameterBox, theta: FloatArray, model: RobotModel, step: int) -> list[dict[str, Any]]:
+    """Whether no parameters of the control laws' box move as the true ones do, by a linear program in torques alone."""
+    lower, upper, hand = box.lower.copy(), box.upper.copy(), model.layout.payload
+    lower[hand] = upper[hand] = theta[hand]
+    if np.all((lower <= theta) & (theta <= upper)):
+        return []
+    base, said = base_of(model), ""
+    scale = np.abs(base.matrix).max(axis=1, keepdims=True)
+    for presolve in (True, False):  # presolve finds corners empty that are not
+        found = linprog(
+            np.zeros(theta.size), A_eq=base.matrix / scale, b_eq=base.matrix @ theta / scale[:, 0],
+            bounds=np.stack([lower, upper], axis=1),
+            options={"primal_feasibility_tolerance": 1e-9, "presolve": presolve},
+        )  # fmt: skip
+        if found.status == 0:
+            return []
+        said = str(found.message)
+    return [{"solve": step, "base": -1, "control_box": said}]
 
 
 def _gaps(found: ArmIntervals, theta: FloatArray) -> FloatArray:

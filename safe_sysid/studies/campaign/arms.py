@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import BoolArray, FloatArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.config import Settings
@@ -23,7 +23,6 @@ from safe_sysid.studies.campaign.unknowns import TrueUnknowns
 
 __all__ = ["CHAINS", "TrueArm", "arm_model", "draw_arm", "draw_motors", "prior_around", "with_sliding"]
 
-FloatArray = NDArray[np.float64]
 
 #: Kinds of chain: anything; axes along the frames' own; a wrist of axes through one point; parallel axes.
 CHAINS = ("random", "orthogonal", "wrist", "planar")
@@ -165,7 +164,7 @@ def prior_around(rng: np.random.Generator, arm: TrueArm, place: FloatArray | Non
     return ParameterBox(lower, upper)
 
 
-def with_sliding(arm: TrueArm, sliding: NDArray[np.bool_], q: FloatArray, room: FloatArray) -> TrueArm:
+def with_sliding(arm: TrueArm, sliding: BoolArray, q: FloatArray, room: FloatArray) -> TrueArm:
     """The arm with prismatic joints, whose travel is what positions need and a little room.
 
     Args:
@@ -189,7 +188,7 @@ def arm_model(
     rng: np.random.Generator,
     arm: TrueArm,
     prior: ParameterBox,
-    continuous: NDArray[np.bool_],
+    continuous: BoolArray,
     sections: dict[str, dict[str, Any]],
     transition: float,
     constants: TrueUnknowns | None = None,

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pinocchio as pin
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.core.layout import COULOMB, OFFSET, ROTOR, VISCOUS, ParameterLayout
 from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.studies.campaign.arms import TrueArm
@@ -31,8 +31,6 @@ from safe_sysid.studies.campaign.plant import TrueRecord, pinocchio_model
 from safe_sysid.studies.campaign.rotor_bodies import RotorBodies
 
 __all__ = ["RecordDynamics", "aimed_direction", "field_of_rows", "signs_of_field", "worst_gravity"]
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +148,7 @@ def worst_gravity(field: FloatArray, arm: TrueArm, record: TrueRecord, angle: fl
 
 
 def field_of_rows(
-    rows: MomentumRows, multipliers: FloatArray, stamps: FloatArray, order: NDArray[np.int64], periods: int
+    rows: MomentumRows, multipliers: FloatArray, stamps: FloatArray, order: IntArray, periods: int
 ) -> tuple[FloatArray, FloatArray]:
     """Multipliers of windows, spread over their periods.
 

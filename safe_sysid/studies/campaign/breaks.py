@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.equations.measurements import Measurements
@@ -18,7 +18,6 @@ from safe_sysid.studies.campaign.noise import Levels
 
 __all__ = ["BREAKS", "Break"]
 
-FloatArray = NDArray[np.float64]
 
 #: What is broken, and by how much.
 BREAKS = {

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import BoolArray, FloatArray, IntArray
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
@@ -24,7 +24,6 @@ from safe_sysid.studies.campaign.unknowns import TrueUnknowns, draw_unknowns
 
 __all__ = ["IdentificationCase", "build_case", "on_cone"]
 
-FloatArray = NDArray[np.float64]
 _STEP = 2.5e-4  # s, of integration
 
 
@@ -50,7 +49,7 @@ class IdentificationCase:
     record: TrueRecord
     levels: Levels
     acceleration: FloatArray
-    continuous: NDArray[np.bool_]
+    continuous: BoolArray
     beyond: float
     broken: Break
     seeds: tuple[int, int]
@@ -84,7 +83,7 @@ class IdentificationCase:
         """True torques (N+1, n), N m; row 0 says nothing if torques are means."""
         return self.record.torque(signs.stick, self.settings.source == "link")
 
-    def log(self, signs: Signs) -> tuple[Measurements, NDArray[np.int64]]:
+    def log(self, signs: Signs) -> tuple[Measurements, IntArray]:
         """What arrives, and which sample each entry is."""
         s, torque = self.settings, self.torque(signs)
         relative = s.source == "command" and self.seeds[1] % 2 == 0
@@ -191,23 +190,22 @@ def build_case(seed: int, index: int, options: dict[str, Any]) -> Identification
         switches = np.maximum(times[:-1] + late, 0.0)
         record = simulated_record(arm, theta, motion, times, switches, s.transition, chatter, gravity, _STEP)
     else:
-        make = _sampled if s.effort == "sampled" else _means
-        record = make(rng, s, arm, theta, motion, times, levels, gravity)
+        record = _record(rng, s, arm, theta, motion, times, levels, gravity)
         if broken.name == "none" and not s.tare:
 
             def again(gravity: FloatArray) -> TrueRecord:
-                return make(generator(seed, index, 12), s, arm, theta, motion, times, levels, gravity)
+                return _record(generator(seed, index, 12), s, arm, theta, motion, times, levels, gravity)
 
             remake = again
 
         changed = broken.later(arm)
         if changed is not None:
             rng = generator(seed, index, 2)
-            record = record.then(make(rng, s, arm, changed, motion, times, levels, gravity), count // 2)
+            record = record.then(_record(rng, s, arm, changed, motion, times, levels, gravity), count // 2)
     largest = record.acceleration
     empty_handed = None
     if s.tare and s.effort == "held" and not s.simulated:
-        empty_handed = _empty_handed(generator(seed, index, 11), s, arm, levels, gravity)
+        empty_handed = _empty_handed(generator(seed, index, 11), s, arm, gravity)
         largest = np.maximum(largest, empty_handed[1].acceleration)
     room = 2.0 * s.zero + 4.0 * levels.position + 2.0 * period * np.abs(record.qd).max(axis=0) + 1e-3
     places = [record.q] if empty_handed is None else [record.q, empty_handed[1].q]
@@ -233,7 +231,7 @@ def build_case(seed: int, index: int, options: dict[str, Any]) -> Identification
     )
 
 
-def _nearer(motion: TrueMotion, sliding: NDArray[np.bool_]) -> TrueMotion:
+def _nearer(motion: TrueMotion, sliding: BoolArray) -> TrueMotion:
     """The motion with prismatic joints about the middle of their travel: a start may be metres away else."""
     coefficients = motion.coefficients.copy()
     coefficients[:, sliding, 0] -= 0.9 * coefficients[0, sliding, 0]
@@ -241,7 +239,7 @@ def _nearer(motion: TrueMotion, sliding: NDArray[np.bool_]) -> TrueMotion:
 
 
 def _empty_handed(
-    rng: np.random.Generator, s: TrialSettings, arm: TrueArm, levels: Levels, gravity: FloatArray
+    rng: np.random.Generator, s: TrialSettings, arm: TrueArm, gravity: FloatArray
 ) -> tuple[FloatArray, TrueRecord]:
     """The same arm before it gripped something; its friction has drifted since by all that is allowed."""
     n, period = arm.n, 1.0 / s.rate
@@ -257,7 +255,7 @@ def _empty_handed(
     return theta, exact_record(arm, theta, motion, times, s.transition, s.law, gravity)
 
 
-def _means(
+def _record(
     rng: np.random.Generator,
     s: TrialSettings,
     arm: TrueArm,
@@ -267,19 +265,9 @@ def _means(
     levels: Levels,
     gravity: FloatArray,
 ) -> TrueRecord:
-    return exact_record(arm, theta, motion, times, s.transition, s.law, gravity)
-
-
-def _sampled(
-    rng: np.random.Generator,
-    s: TrialSettings,
-    arm: TrueArm,
-    theta: FloatArray,
-    motion: TrueMotion,
-    times: FloatArray,
-    levels: Levels,
-    gravity: FloatArray,
-) -> TrueRecord:
+    """With mean torques of the periods, or those of instants beside the samples."""
+    if s.effort != "sampled":
+        return exact_record(arm, theta, motion, times, s.transition, s.law, gravity)
     late = levels.delay * rng.uniform(-1.0, 1.0) + levels.jitter * rng.uniform(-1.0, 1.0, len(times))
     moved = np.clip(times + late, 0.0, motion.end)
     return instants(arm, theta, motion, times, moved, s.transition, gravity)
@@ -298,7 +286,7 @@ def on_cone(rng: np.random.Generator, gravity: FloatArray, levels: Levels) -> Fl
     return turned * (1.0 + rng.choice([-1.0, 1.0]) * levels.relative)
 
 
-def _with_losses(rng: np.random.Generator, data: Measurements) -> tuple[Measurements, NDArray[np.int64]]:
+def _with_losses(rng: np.random.Generator, data: Measurements) -> tuple[Measurements, IntArray]:
     """Samples lost, sent twice or not finite, as they come over a network."""
     count = len(data)
     effort = data.effort.copy()

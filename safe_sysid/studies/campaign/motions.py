@@ -9,14 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.parameters import frozen_array
 
 __all__ = ["MOTIONS", "SMOOTH", "TrueMotion", "bang", "draw_motion", "hermite"]
 
-FloatArray = NDArray[np.float64]
 
 #: Kinds of motion that :func:`draw_motion` draws.
 MOTIONS = ("quintic", "wave", "pause", "bang", "chatter", "creep", "rest")

@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import BoolArray, FloatArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.studies.campaign.plant import TrueRecord
 
 __all__ = ["NOISES", "Levels", "Signs", "draw_levels", "draw_signs", "measure"]
 
-FloatArray = NDArray[np.float64]
 
 #: Patterns of the errors. "aimed" and "ascent" are worst directions, see :mod:`safe_sysid.studies.campaign.ascent`.
 NOISES = (
@@ -172,7 +171,7 @@ def measure(
     signs: Signs,
     beyond: float,
     relative_to_measured: bool,
-    continuous: NDArray[np.bool_],
+    continuous: BoolArray,
 ) -> Measurements:
     """What the sensors say.
 

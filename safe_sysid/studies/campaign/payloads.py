@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.parameters import frozen_array, pseudo_inertia_to_theta
 
 __all__ = ["PAYLOADS", "DrawnPayload", "draw_payload"]
 
-FloatArray = NDArray[np.float64]
 
 #: Kinds of payload that :func:`draw_payload` draws.
 PAYLOADS = ("solid", "block", "point", "rod", "plate", "corner", "light", "none")

@@ -11,15 +11,14 @@ from typing import Any
 
 import numpy as np
 import pinocchio as pin
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.studies.campaign.arms import TrueArm
 from safe_sysid.studies.campaign.motions import TrueMotion
 from safe_sysid.studies.campaign.rotor_bodies import RotorBodies
 
 __all__ = ["LAWS", "TrueRecord", "exact_record", "instants", "pinocchio_model"]
 
-FloatArray = NDArray[np.float64]
 
 #: Coulomb torque below the transition velocity: proportional to the velocity, or stuck at anything within +-Fc.
 LAWS = ("saturated", "stick")

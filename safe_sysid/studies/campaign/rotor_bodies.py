@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 import pinocchio as pin
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.robot.model import Kinematics
 
 __all__ = ["RotorBodies"]
-
-FloatArray = NDArray[np.float64]
 
 
 class RotorBodies:

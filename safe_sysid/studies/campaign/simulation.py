@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.studies.campaign.arms import TrueArm
 from safe_sysid.studies.campaign.motions import TrueMotion
 from safe_sysid.studies.campaign.plant import TrueRecord
 from safe_sysid.studies.campaign.rotor_bodies import RotorBodies
 
 __all__ = ["simulated_record"]
-
-FloatArray = NDArray[np.float64]
 
 
 def simulated_record(

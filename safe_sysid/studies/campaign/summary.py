@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-__all__ = ["CATEGORIES", "as_json", "complaint", "groups_of", "is_sound", "summarise", "table"]
+from safe_sysid.studies.campaign.counts import ascending, count_table, finished, groups_of, red, shown, totals
+
+__all__ = ["CATEGORIES", "as_json", "complaint", "is_sound", "summarise", "table"]
 
 #: Settings by which the table of an identification campaign is broken down.
 CATEGORIES = ("noise", "level", "motion", "payload", "joints", "source", "rate", "method", "prior", "simulated")
@@ -40,29 +42,27 @@ def summarise(trials: Iterable[dict[str, Any]]) -> dict[str, Any]:
         ``largest_row``: largest error of an equation over its proved bound; ``seconds``: of one core.
     """
     trials = list(trials)
-    ran = [trial for trial in trials if "error" not in trial]
+    ran = finished(trials)
     widths = [trial["width_ratio"] for trial in ran if not trial["empty"]]
     gaps = [trial["gap"] for trial in ran if trial["gap"] is not None and not trial["empty"]]
     return {
-        "trials": len(trials),
+        **totals(trials),
         "exclusions": sum(bool(trial["exclusions"]) for trial in ran),
         "empty_sets": sum(bool(trial["empty"]) for trial in ran),
         "caught": sum(bool(trial["empty"]) and not trial["exclusions"] for trial in ran),
         "noticed": sum(bool(trial["empty"] or trial["exclusions"]) for trial in ran),
         "broken_equations": sum(bool(trial["broken_rows"]) for trial in ran),
         "faults": sum(bool(trial["faults"]) for trial in ran),
-        "errors": len(trials) - len(ran),
         "solver_failed": sum(bool(trial["failed"]) for trial in ran),
         "median_width": float(np.median(widths)) if widths else None,
         "median_gap": float(np.median(gaps)) if gaps else None,
         "largest_row": max((trial["largest_row"] for trial in ran), default=None),
-        "seconds": round(sum(trial["seconds"] for trial in ran), 3),
     }
 
 
 def as_json(header: dict[str, Any], trials: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """Everything of a campaign: what it was, the counts, the counts by category, and all trials by index."""
-    trials = sorted(trials, key=lambda trial: trial["index"])
+    trials = ascending(trials)
     by_category = {
         category: {str(value): summarise(part) for value, part in groups_of(trials, category)}
         for category in CATEGORIES
@@ -70,45 +70,13 @@ def as_json(header: dict[str, Any], trials: Iterable[dict[str, Any]]) -> dict[st
     return {**header, **summarise(trials), "by": by_category, "results": trials}
 
 
-def groups_of(trials: list[dict[str, Any]], category: str) -> list[tuple[Any, list[dict[str, Any]]]]:
-    """Results by the value of one setting, in order; those without settings are left out."""
-    groups: dict[Any, list[dict[str, Any]]] = {}
-    for trial in trials:
-        if "settings" in trial:
-            groups.setdefault(trial["settings"][category], []).append(trial)
-    return sorted(groups.items(), key=lambda item: (isinstance(item[0], str), item[0]))
-
-
 def table(trials: Iterable[dict[str, Any]], title: str) -> Table:
     """Counts by category."""
     trials = list(trials)
-    out = Table(title=title, title_justify="left")
-    out.add_column("category")
-    for name in (
-        "trials", "exclusions", "empty sets", "broken eq.", "faults", "width / prior", "gap", "max row error",
-        "s/trial",
-    ):  # fmt: skip
-        out.add_column(name, justify="right")
-    _add(out, "all", trials, bold=True)
-    for category in CATEGORIES:
-        out.add_section()
-        for value, part in groups_of(trials, category):
-            _add(out, f"{category} {value:g}" if isinstance(value, float) else f"{category} {value}", part)
-    return out
-
-
-def _add(out: Table, name: str, trials: list[dict[str, Any]], bold: bool = False) -> None:
-    s = summarise(trials)
-
-    def count(key: str) -> str:
-        return f"[bold red]{s[key]}[/]" if s[key] else "0"
-
-    def number(key: str, form: str) -> str:
-        return "-" if s[key] is None else format(s[key], form)
-
-    out.add_row(
-        name, str(s["trials"]), count("exclusions"), count("empty_sets"), count("broken_equations"),
-        f"[bold red]{s['faults'] + s['errors']}[/]" if s["faults"] + s["errors"] else "0",
-        number("median_width", ".3f"), number("median_gap", ".2g"), number("largest_row", ".8f"),
-        f"{s['seconds'] / max(s['trials'], 1):.2f}", style="bold" if bold else None,
-    )  # fmt: skip
+    columns = {
+        "trials": shown("trials"), "exclusions": red("exclusions"), "empty sets": red("empty_sets"),
+        "broken eq.": red("broken_equations"), "faults": red("faults", "errors"),
+        "width / prior": shown("median_width", ".3f"), "gap": shown("median_gap", ".2g"),
+        "max row error": shown("largest_row", ".8f"),
+    }  # fmt: skip
+    return count_table(title, trials, summarise, columns, {name: groups_of(trials, name) for name in CATEGORIES})

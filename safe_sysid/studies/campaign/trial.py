@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.identifier import Identifier
@@ -32,7 +32,6 @@ from safe_sysid.studies.campaign.verdict import Breaches
 
 __all__ = ["aimed", "attack", "neutral", "pushed", "repeat_trial", "run_trial"]
 
-FloatArray = NDArray[np.float64]
 
 _ASCENTS = 2  # solves whose multipliers aim the next errors
 

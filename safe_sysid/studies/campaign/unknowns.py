@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import BoolArray, FloatArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.robot.kinematics import Kinematics, Motors
 from safe_sysid.robot.unknowns import Unknowns
 
 __all__ = ["TrueUnknowns", "draw_unknowns"]
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +28,7 @@ class TrueUnknowns:
 
     offset: FloatArray
     zero: FloatArray
-    hidden: NDArray[np.bool_]
+    hidden: BoolArray
     kappa: FloatArray
     reaction: FloatArray
 
@@ -46,7 +44,7 @@ class TrueUnknowns:
         return kin._replace(motors=known), Unknowns(self.zero, unknown, self.reaction[self.hidden])
 
 
-def _some(motors: Motors, which: NDArray[np.bool_]) -> Motors:
+def _some(motors: Motors, which: BoolArray) -> Motors:
     return Motors(motors.joint[which], motors.carrier[which], motors.gear[which], motors.axis[which])
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import BoolArray, FloatArray
 from safe_sysid.core.layout import PAYLOAD_NAMES, ParameterLayout
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements
@@ -19,8 +19,6 @@ from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["Breaches"]
-
-FloatArray = NDArray[np.float64]
 
 
 class Breaches:
@@ -175,5 +173,5 @@ class Breaches:
         }
 
 
-def _improved(lower: FloatArray, upper: FloatArray, prior: ParameterBox) -> NDArray[np.bool_]:
+def _improved(lower: FloatArray, upper: FloatArray, prior: ParameterBox) -> BoolArray:
     return np.concatenate([lower > prior.payload_lower, upper < prior.payload_upper])

@@ -8,10 +8,10 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safe_sysid.control.design import gains_for_motion
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.identification.equations.measurements import Sample
 from safe_sysid.planning.certification.certificate import verify_plan
 from safe_sysid.robot.model import Body, RobotModel
@@ -26,7 +26,6 @@ from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["CarryProof", "start_share", "with_box_around"]
 
-FloatArray = NDArray[np.float64]
 #: Outwards on every side of a payload's box, m: far more than bounds of solids and turning them round.
 _OUTWARDS = 1e-9
 

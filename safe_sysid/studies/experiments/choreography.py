@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ModelError
 from safe_sysid.planning.motions.fast_motion import MotionKeep, MotionLimits, MotionRefusedError, fast_motion
@@ -28,7 +27,6 @@ from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["OwnController", "run_workcell", "ticks", "way_back"]
 
-FloatArray = NDArray[np.float64]
 #: Velocity, acceleration (rad/s, rad/s^2) of the way back to the ready pose, and how clear it must be, m.
 _SLOW, _GENTLE, _CLEAR = 0.5, 0.7, 0.02
 #: Or this share of the clearance that its ends have.
@@ -122,14 +120,11 @@ class _Run:
             recording.torque.append(torque.copy())
 
 
-def run_workcell(
-    cell: CellSimulation, driver: Driver, *, record: bool = False, progress: Callable[[str], None] | None = None
-) -> CellReport:
+def run_workcell(cell: CellSimulation, driver: Driver, *, record: bool = False) -> CellReport:
     """Run a work cell until all its dumbbells are placed, or one fails.
 
     Args:
         record: whether to keep every tick of the driver's motions.
-        progress: called with a line now and then.
 
     Raises:
         SafeSysIdError: driver or files are wrong (a failure of the method is no exception but a report).
@@ -140,8 +135,6 @@ def run_workcell(
     for i, task in enumerate(cell.workcell.tasks):
         placements.append(_one(cell, driver, own, task, recording))
         last = placements[-1]
-        if progress is not None:
-            progress(f"{task.dumbbell}: {'placed' if last.success else last.reason}")
         if not last.success:
             break
         if i + 1 < len(cell.workcell.tasks):

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.law import ControlLaw, ModelInUse
 from safe_sysid.control.laws import make_law
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.equations.measurements import Sample
 from safe_sysid.planning.excitation.fourier_excitation import FourierExcitation, classical_fourier
@@ -35,7 +35,6 @@ from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["UNTIL_IDENTIFIED", "MethodDriver"]
 
-FloatArray = NDArray[np.float64]
 #: Makes the arm with a dumbbell, at rest at a pose, outside of the cell: (dumbbell, cell, pose) -> plant.
 Rehearsal = Callable[[str, Cell, FloatArray], Plant]
 

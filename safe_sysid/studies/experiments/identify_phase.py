@@ -14,16 +14,16 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from safe_sysid.control.law import ControlLaw, ModelInUse
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.episode import Episode, EpisodeResult
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.equations.measurements import Measurements, Sample
 from safe_sysid.identification.identifier import Identifier, UpdateResult
 from safe_sysid.planning.costs.observation import MomentumObservation, condition_number
 from safe_sysid.planning.excitation.random_excitation import RandomPlanner
-from safe_sysid.planning.planner import PlannerOptions
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.simulation.plant import Plant
@@ -32,7 +32,6 @@ from safe_sysid.trajectories.plan import Plan
 
 __all__ = ["LearnedPayload", "Tap", "chain", "follow", "identify_from", "plan_and_identify", "rehearsed_plans"]
 
-FloatArray = NDArray[np.float64]
 Reference = Callable[[float], FloatArray]
 
 
@@ -91,13 +90,7 @@ class Tap:
 
 
 def plan_and_identify(
-    model: RobotModel,
-    tap: Tap,
-    ready: FloatArray,
-    seed: int,
-    random: bool = False,
-    options: PlannerOptions | None = None,
-    plans: int | None = None,
+    model: RobotModel, tap: Tap, ready: FloatArray, seed: int, random: bool = False, plans: int | None = None
 ) -> LearnedPayload:
     """Algorithm 2, or the same with random plans: from rest to rest, and back to where it began.
 
@@ -109,9 +102,9 @@ def plan_and_identify(
     """
     scene, prior = tap.cell.scene(), model.arm_prior
     plant = cast(Plant, tap)  # Episode asks no more of one than a tap has
-    episode = Episode(model, plant, scene, plans, seed, options, waypoints=ready[None])
+    episode = Episode(model, plant, scene, plans, seed, waypoints=ready[None])
     if random:
-        episode.planner = RandomPlanner(model, scene, episode.gains, options=options, seed=seed)
+        episode.planner = RandomPlanner(model, scene, episode.gains, seed=seed)
     nominal = 0.5 * (prior.payload_lower + prior.payload_upper)
     try:
         result = episode.run()

@@ -12,17 +12,15 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.identification.equations.measurements import Sample
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["CarryTask", "Cell", "CellReport", "Contact", "Driver", "Identification", "Phase", "Placement", "Recording"]
-
-FloatArray = NDArray[np.float64]
 
 
 class Phase(str, Enum):

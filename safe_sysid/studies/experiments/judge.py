@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.studies.experiments.cell.dumbbells import angle_between
 from safe_sysid.studies.experiments.cell.simulation import CellSimulation
 from safe_sysid.studies.experiments.cell.workcell import Workcell
@@ -16,7 +16,6 @@ from safe_sysid.studies.experiments.interfaces import CarryTask, Contact, Phase,
 
 __all__ = ["intended", "judge", "misplaced"]
 
-FloatArray = NDArray[np.float64]
 _BEFORE_LIFTED = (Phase.GRASP, Phase.LIFT)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from safe_sysid.control.law import ModelInUse
 from safe_sysid.errors import SafeSysIdError
@@ -33,8 +33,6 @@ __all__ = [
     "knowledge_before",
     "table_one",
 ]
-
-FloatArray = NDArray[np.float64]
 
 
 class ExperimentError(SafeSysIdError):

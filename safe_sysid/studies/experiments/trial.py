@@ -10,8 +10,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.simulation.noise import NoiseModel
@@ -28,7 +28,6 @@ from safe_sysid.studies.experiments.runner import case
 
 __all__ = ["category", "only", "run_trial", "seeds_of"]
 
-FloatArray = NDArray[np.float64]
 #: Ticks between points of a series.
 _EVERY = 4
 

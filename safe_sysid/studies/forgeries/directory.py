@@ -9,11 +9,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 
 from safe_sysid.apps.verify.verification import Answer, Verification
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.logs.checks.checks import check_log
@@ -27,7 +26,6 @@ from safe_sysid.studies.campaign.noise import draw_signs
 
 __all__ = ["SMALL", "ForgedRun", "answer_to", "honest_run", "left_by", "log_of", "trusting"]
 
-FloatArray = NDArray[np.float64]
 #: Small enough to be checked in some ten milliseconds; of these everything else is drawn.
 SMALL: dict[str, Any] = {
     "joints": 3,

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.report.identification.html import identification_html
 from safe_sysid.report.identification.output import print_result, verdict_line
@@ -31,12 +31,12 @@ from safe_sysid.report.run.summary import ParameterRow
 from safe_sysid.report.run.table import parameter_table
 from safe_sysid.report.run.tables import margin_table
 from safe_sysid.robot.margin import Margin
+from safe_sysid.studies.campaign.counts import ascending, count_table, finished, shown, totals
 from safe_sysid.view.pieces import intervals, margins
 from safe_sysid.view.snapshot import BoundsView, Snapshot
 
 __all__ = ["as_json", "complaint", "is_sound", "run_trial", "summarise", "table"]
 
-FloatArray = NDArray[np.float64]
 _NUMBER = r"[-\N{MINUS SIGN}]?[0-9][0-9.]*(?:e[-+][0-9]+)?"
 _TO = r"(?: to | \.\. |, )"
 #: What an output says: which, of what, whether it must be at most ("lower") or at least ("upper") the exact value.
@@ -94,14 +94,10 @@ def _result(rng: np.random.Generator) -> IdentificationResult:
         log=LogEntry(
             path="log", samples=3, start_s=0.0, end_s=1.0, origin_ns=0, scaled=[], filtered_hz=None, sha256=None
         ),
-        parameters=[
-            ParameterEntry(
-                name=name, unit=unit, lower=low, nominal=middle, upper=high, prior_lower=prior[0], prior_upper=prior[1]
-            )
-            for name, unit, (low, middle, high), prior in zip(
-                PAYLOAD_NAMES, PAYLOAD_UNITS, ends, wider, strict=True
-            )
-        ],
+        parameters=ParameterEntry.ten(
+            lower=[e[0] for e in ends], nominal=[e[1] for e in ends], upper=[e[2] for e in ends],
+            prior_lower=[w[0] for w in wider], prior_upper=[w[1] for w in wider],
+        ),
         payload=PayloadAlone(
             frame="tool", names=list(PAYLOAD_NAMES), units=list(PAYLOAD_UNITS), consistent=True, possible=True,
             lower=[e[0] for e in alone], nominal=[e[1] for e in alone], upper=[e[2] for e in alone],
@@ -216,7 +212,7 @@ def complaint(trial: Mapping[str, Any]) -> dict[str, Any]:
     return {key: trial[key] for key in ("error", "inward", "such") if key in trial}
 
 
-def summarise(trials: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def summarise(trials: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """Counts over trials.
 
     Args:
@@ -227,28 +223,22 @@ def summarise(trials: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         ``noticed``: trials with any; ``errors``: trials that raised; ``seconds``: of one core.
     """
     trials = list(trials)
-    ran = [trial for trial in trials if "error" not in trial]
+    ran = finished(trials)
     return {
-        "trials": len(trials),
+        **totals(trials),
         "numbers": sum(trial["numbers"] for trial in ran),
         "inward": sum(trial["inward"] for trial in ran),
         "noticed": sum(bool(trial["inward"]) for trial in ran),
-        "errors": len(trials) - len(ran),
-        "seconds": round(sum(trial["seconds"] for trial in ran), 3),
     }
 
 
-def as_json(header: Mapping[str, Any], trials: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def as_json(header: Mapping[str, Any], trials: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """Everything of a campaign: what it was, the counts, and all trials by index."""
-    trials = sorted(trials, key=lambda trial: trial["index"])
+    trials = ascending(trials)
     return {**header, **summarise(trials), "results": trials}
 
 
-def table(trials: Iterable[Mapping[str, Any]], title: str) -> Table:
+def table(trials: Iterable[dict[str, Any]], title: str) -> Table:
     """Counts of trials."""
-    out = Table(title=title, title_justify="left")
-    counts = summarise(trials)
-    for name in counts:
-        out.add_column(name, justify="right")
-    out.add_row(*(str(count) for count in counts.values()))
-    return out
+    columns = {name: shown(name) for name in ("trials", "numbers", "inward", "noticed", "errors")}
+    return count_table(title, trials, summarise, columns, {}, "")

@@ -8,9 +8,13 @@ from typing import Any
 
 from rich.table import Table
 
+from safe_sysid.studies.campaign.counts import ascending, count_table, finished, red, shown, totals
 from safe_sysid.studies.forgeries.trial import is_missed, passes
 
 __all__ = ["as_json", "complaint", "is_sound", "summarise", "table"]
+
+
+_COLUMNS = ("trials", "passed", "missed", "errors", "noticed")
 
 
 def is_sound(trial: dict[str, Any]) -> bool:
@@ -34,15 +38,13 @@ def summarise(trials: Iterable[dict[str, Any]]) -> dict[str, Any]:
         raised; ``noticed``: refused, or ended in contradiction; ``seconds`` of one core.
     """
     trials = list(trials)
-    ran = [trial for trial in trials if "error" not in trial]
+    ran = finished(trials)
     return {
-        "trials": len(trials),
+        **totals(trials),
         "passed": sum(passes(trial) for trial in ran),
         "missed": sum(is_missed(trial) for trial in ran),
-        "errors": len(trials) - len(ran),
         "noticed": sum(trial.get("empty", trial["answer"] != "PASS") for trial in ran),
         "answers": dict(Counter(trial["answer"] for trial in ran)),
-        "seconds": round(sum(trial["seconds"] for trial in ran), 3),
     }
 
 
@@ -55,7 +57,7 @@ def _by_way(trials: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
 
 def as_json(header: dict[str, Any], trials: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """Everything of a campaign: what it was, the counts, the counts by way, and all trials by index."""
-    trials = sorted(trials, key=lambda trial: trial["index"])
+    trials = ascending(trials)
     by = {way: summarise(part) for way, part in _by_way(trials).items()}
     return {**header, **summarise(trials), "by": by, "results": trials}
 
@@ -63,17 +65,5 @@ def as_json(header: dict[str, Any], trials: Iterable[dict[str, Any]]) -> dict[st
 def table(trials: Iterable[dict[str, Any]], title: str) -> Table:
     """Counts by way."""
     trials = list(trials)
-    out = Table(title=title, title_justify="left")
-    out.add_column("way")
-    for name in ("trials", "passed", "missed", "errors", "noticed", "s/trial"):
-        out.add_column(name, justify="right")
-    for way, part in {"all": trials, **_by_way(trials)}.items():
-        s = summarise(part)
-        out.add_row(
-            way,
-            str(s["trials"]),
-            *(f"[bold red]{s[key]}[/]" if s[key] else "0" for key in ("passed", "missed", "errors")),
-            str(s["noticed"]),
-            f"{s['seconds'] / max(s['trials'], 1):.3f}",
-        )
-    return out
+    columns = {name: (red if name in ("passed", "missed", "errors") else shown)(name) for name in _COLUMNS}
+    return count_table(title, trials, summarise, columns, {"": _by_way(trials).items()}, "way")

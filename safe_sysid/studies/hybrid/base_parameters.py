@@ -8,15 +8,14 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.table import Table
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import PAYLOAD_NAMES, PER_LINK
 from safe_sysid.robot.parameters import transform_inertial
 
 __all__ = ["ROWS", "combinations", "summary_5", "table_5"]
 
-FloatArray = NDArray[np.float64]
 #: Combination (L: inertia about a link frame's origin, l: first moment), DiffBary's value, the SDP's. Two are printed
 #: wrong and corrected here, as the regressor demands: the twelfth as `- 1089/160000 (-m3 - ..)`, the sixteenth with
 #: `6/125 l5y`.

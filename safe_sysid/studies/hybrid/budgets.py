@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,23 +10,31 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.table import Table
 
+from safe_sysid.apps.learn_hybrid import train
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.input_limits import read_arrays
-from safe_sysid.learning.neural.dataset import Dataset, Motion, read_dataset
+from safe_sysid.learning.gaussian_process.file import LearnedModel, write_model
+from safe_sysid.learning.gaussian_process.kernels import lip_kernel
+from safe_sysid.learning.gaussian_process.motions import Motions
+from safe_sysid.learning.gaussian_process.regression import TorqueProcess, informative
+from safe_sysid.learning.gaussian_process.training import Training
+from safe_sysid.learning.gaussian_process.training import train as fit_process
+from safe_sysid.learning.neural.dataset import Dataset, Entry, Motion, read_dataset, write_index, write_motion
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.studies.campaign.runner import Campaign
 from safe_sysid.studies.hybrid.drive import GAINS
 from safe_sysid.studies.hybrid.make_data import driven_series, load_panda
 from safe_sysid.studies.hybrid.motions import exciting_series
 from safe_sysid.studies.hybrid.rigid_models import drawing, identified, rigid_torque
-from safe_sysid.studies.hybrid.tracking import DURATIONS, RIGID, run_trial
+from safe_sysid.studies.hybrid.tracking import DURATIONS, RIGID, load_model, run_trial
 from safe_sysid.whole_files import replacing
 
 __all__ = [
     "BUDGETS",
     "BudgetExperiment",
+    "learnable",
     "normalised_error",
     "run_budget",
     "summary_which",
@@ -33,7 +42,6 @@ __all__ = [
     "train_part",
 ]
 
-FloatArray = NDArray[np.float64]
 Result = dict[str, Any]
 #: Minutes of data; the last is all that a data set has for training.
 BUDGETS = (1.0, 5.0, 30.0)
@@ -44,6 +52,17 @@ _PROVED = {
     "coulomb": "consistent links (LMI); under `robust` as the nominal inside a box that holds the truth",
     "all": "consistent links (LMI); `identify-arm` gives intervals of the same base parameters",
 }
+#: Of a learned model, which a law adds to a rigid one's torque.
+_ADDED = "nothing of its torque; under `robust` the tracking bound, with room for `feed_forward.bound`"
+#: Learned models by name: model and optimization of a network; None: the Gaussian process.
+LEARNED: dict[str, tuple[str, str] | None] = {
+    "LIP": None,
+    "hybrid 2S": ("rbd_sign_lstm", "2s"),
+    "hybrid E2E": ("rbd_sign_lstm", "e2e"),
+    "memory alone": ("lstm", "e2e"),
+}
+#: Samples of the Gaussian process, and those that they are chosen from.
+_SAMPLES, _CANDIDATES = 500, 2000
 #: Speed, share of the limits, of motions that are out of distribution: data have at most 0.4.
 _FASTER, _FASTER_SEEDS = 0.6, (2000, 2001)
 _THIN = 20
@@ -88,9 +107,15 @@ def _faster(model: RobotModel, folder: Path, scale: float, theta: FloatArray) ->
     return out
 
 
+def learnable() -> list[str]:
+    """Names of the learned models that can be trained here: networks need torch."""
+    torch = importlib.util.find_spec("torch") is not None
+    return [name for name, what in LEARNED.items() if what is None or torch]
+
+
 @dataclass(frozen=True)
 class BudgetExperiment(Campaign):
-    """Trials: every rigid model with every budget; the drawing once."""
+    """Trials: every model with every budget; the drawing once."""
 
     def function(self) -> Callable[[int, int, dict[str, Any]], Result]:
         """The trial."""
@@ -99,46 +124,50 @@ class BudgetExperiment(Campaign):
     @property
     def total(self) -> int:
         """Number of trials."""
-        return 1 + (len(RIGID) - 1) * len(BUDGETS)
+        return 1 + len(_taught(self.options)) * len(BUDGETS)
+
+
+def _taught(options: dict[str, Any]) -> list[str]:
+    return [*(name for name, kind in RIGID.items() if kind is not None), *options["learned"]]
 
 
 def run_budget(seed: int, index: int, options: dict[str, Any]) -> Result:
     """One model with one budget.
 
     Args:
-        seed: of the set-points.
+        seed: of the set-points and trainings.
         index: 0: the drawing; then models by budgets.
-        options: ``data`` and ``out`` (directories), ``scale`` of the effects, ``motions`` of the tracking.
+        options: ``data`` and ``out`` (directories), ``scale`` of the effects, ``motions`` of the tracking, ``learned``
+            (names in :data:`LEARNED`) and ``minutes``, after which a training of a network ends (None: by itself).
 
     Returns:
-        Torque errors (mean squares, normalised), tracking by gains (degrees), seconds to identify, seconds per tick.
+        Torque errors (mean squares, normalised), tracking by gains (degrees), seconds to learn, seconds per tick.
     """
     model, dataset, out = load_panda(), read_dataset(options["data"]), Path(options["out"])
-    names = [name for name, kind in RIGID.items() if kind is not None]
     name, budget = next(iter(RIGID)), 0.0
     if index:
         which, part = divmod(index - 1, len(BUDGETS))
-        name, budget = names[which], BUDGETS[part]
-    kind = RIGID[name]
-    whole = [dataset.motion(entry) for entry in dataset.of("train")]
-    span = np.ptp(np.concatenate([motion.tau for motion in whole]), axis=0)
-    begin = time.perf_counter()
-    if kind is None:
-        theta = drawing(model)
-    else:
-        thin = [tuple(x[::_THIN] for x in (m.q, m.qd, m.qdd, m.tau)) for m in train_part(dataset, budget)]
-        theta, _ = identified(model, thin, kind)  # type: ignore[arg-type]
-    took = time.perf_counter() - begin
+        name, budget = _taught(options)[which], BUDGETS[part]
+    span = np.ptp(np.concatenate([dataset.motion(entry).tau for entry in dataset.of("train")]), axis=0)
     out.mkdir(parents=True, exist_ok=True)
     path = out / f"{name}, {budget:g} min.npz"
-    with replacing(path) as temporary, temporary.open("wb") as file:
-        np.savez(file, theta=theta)
+    begin = time.perf_counter()
+    if name in RIGID:
+        _write_rigid(model, dataset, RIGID[name], budget, path)
+    elif (what := LEARNED[name]) is None:
+        _write_lip(model, train_part(dataset, budget), seed, path)
+    else:
+        some = _limited(dataset, budget, out / f"data_{budget:g}")
+        folder = out / path.stem
+        train(
+            what[0], some, optimization=what[1], seed=seed, model=model, out=folder, splits=("validation",),
+            max_minutes=options["minutes"], threads=1,
+        )  # fmt: skip
+        path = folder / "model.npz"
+    took = time.perf_counter() - begin
     tests = [dataset.motion(entry) for entry in dataset.of("test")]
     others = _faster(model, Path(options["faster"]), options["scale"], drawing(model))
-    errors = [
-        normalised_error([rigid_torque(model, theta, m.q, m.qd, m.qdd) for m in motions], motions, span)
-        for motions in (tests, others)
-    ]
+    errors = [normalised_error([_along(model, path, m) for m in motions], motions, span) for motions in (tests, others)]
     tracked = {}
     for g, gains in enumerate(GAINS):
         runs = [
@@ -152,16 +181,65 @@ def run_budget(seed: int, index: int, options: dict[str, Any]) -> Result:
         tracked[gains] = None if None in values else float(np.mean(values))
     return {
         "index": index, "model": name, "minutes": budget, "test": errors[0], "faster": errors[1],
-        "tracking": tracked, "seconds": took, "tick": _tick(model, theta, tests[0]), "proved": _PROVED[kind],
+        "tracking": tracked, "seconds": took, "tick": _tick(model, path, tests[0]),
+        "proved": _PROVED[RIGID[name]] if name in RIGID else _ADDED,
     }  # fmt: skip
 
 
-def _tick(model: RobotModel, theta: FloatArray, motion: Motion) -> float:
+def _write_rigid(model: RobotModel, dataset: Dataset, kind: str | None, budget: float, path: Path) -> None:
+    if kind is None:
+        theta = drawing(model)
+    else:
+        thin = [tuple(x[::_THIN] for x in (m.q, m.qd, m.qdd, m.tau)) for m in train_part(dataset, budget)]
+        theta, _ = identified(model, thin, kind)  # type: ignore[arg-type]
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        np.savez(file, theta=theta)
+
+
+def _write_lip(model: RobotModel, motions: Sequence[Motion], seed: int, path: Path) -> None:
+    """A Gaussian process of the most informative samples, as `safe-sysid learn lip` makes it."""
+    q, qd, qdd, tau = (np.concatenate([getattr(m, key) for m in motions]) for key in ("q", "qd", "qdd", "tau"))
+    seen = np.linspace(0, len(q) - 1, _CANDIDATES).astype(np.int64)
+    x, tau = Motions(q[seen], qd[seen], qdd[seen], [bool(s) for s in model.sliding]), tau[seen]
+    kernel, even = lip_kernel(model.n, friction=True), slice(None, None, _CANDIDATES // _SAMPLES)
+    found = fit_process(kernel, x[even], tau[even], Training(seed=seed))
+    best = np.sort(informative(kernel, found.log, found.log_noise, x, _SAMPLES, found.units))
+    process = TorqueProcess(kernel, found.log, found.log_noise, x[best], tau[best], found.units)
+    write_model(path, LearnedModel(process, tuple(model.joint_names), {}))
+
+
+def _limited(dataset: Dataset, minutes: float, folder: Path) -> Dataset:
+    """The data set with the budget's training motions, and the same ones for validation."""
+    if minutes >= BUDGETS[-1]:
+        return dataset
+    cut = [("train", "fast", m) for m in train_part(dataset, minutes)]
+    cut += [("validation", entry.speed, dataset.motion(entry)) for entry in dataset.of("validation")]
+    entries = [Entry(f"{k:02}.npz", speed, split) for k, (split, speed, _) in enumerate(cut)]
+    for entry, (*_, motion) in zip(entries, cut, strict=True):
+        write_motion(folder / entry.file, motion)
+    return write_index(folder, dataset.robot, dataset.joints, dataset.rate_hz, dataset.effects, entries)
+
+
+def _along(model: RobotModel, path: Path, motion: Motion) -> FloatArray:
+    """(N, n) torque along a motion, a memory empty at its start."""
+    theta, predict = load_model(model, path)
+    if predict is None:
+        return rigid_torque(model, theta, motion.q, motion.qd, motion.qdd)
+    return np.array([predict(*at).copy() for at in zip(motion.q, motion.qd, motion.qdd, strict=True)])
+
+
+def _tick(model: RobotModel, path: Path, motion: Motion) -> float:
     """Median time of one evaluation, s."""
+    theta, predict = load_model(model, path)
     times = []
+    if predict is None:
+
+        def predict(q: FloatArray, qd: FloatArray, qdd: FloatArray) -> FloatArray:
+            return rigid_torque(model, theta, q, qd, qdd)
+
     for k in range(300):
         begin = time.perf_counter()
-        rigid_torque(model, theta, motion.q[k], motion.qd[k], motion.qdd[k])
+        predict(motion.q[k], motion.qd[k], motion.qdd[k])
         times.append(time.perf_counter() - begin)
     return float(np.median(times))
 
@@ -182,7 +260,7 @@ def table_which(told: Result) -> Table:
         title="Which model when",
         caption="errors: mean squares of torque over its range; tracking: root mean square, degrees",
     )
-    heads = ("model", "minutes", "test", "faster", *GAINS, "identified in", "tick", "what can be proved")
+    heads = ("model", "minutes", "test", "faster", *GAINS, "learned in", "tick", "what can be proved")
     for head in heads:
         out.add_column(head, justify="left" if head in ("model", "what can be proved") else "right")
     for row in told["rows"]:

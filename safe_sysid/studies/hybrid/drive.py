@@ -6,19 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safe_sysid.control.feed_forward import AddedTorque, FeedForward, FeedForwardInTick
 from safe_sysid.control.law import ModelInUse
 from safe_sysid.control.laws.inverse_dynamics import ImpedanceLaw
 from safe_sysid.control.settings import ImpedanceSettings
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.simulation.flexible import FlexibleArm
 from safe_sysid.studies.hybrid.rigid_models import rigid_torque
 
 __all__ = ["GAINS", "Driven", "ModelFeedForward", "drive", "guard", "impedance"]
 
-FloatArray = NDArray[np.float64]
 #: Stiffness of [Hybrid, section V-A] for a desired inertia of one. For the data its text lists six values
 #: of seven: there, too, the stiff set is taken.
 GAINS: dict[str, float | tuple[float, ...]] = {

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.table import Table
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.learning.neural.dataset import Dataset, Motion
 from safe_sysid.picture_style import new_figure, save_figure, style_axis
 from safe_sysid.robot.model import RobotModel
@@ -19,7 +19,6 @@ from safe_sysid.studies.hybrid.tracking import load_model
 
 __all__ = ["draw_figure_3", "summary_joints", "table_joints"]
 
-FloatArray = NDArray[np.float64]
 _COLOURS = ("#c1121f", "#1f6fb4", "#2a9d4b", "#e0a100", "#7b3fa0", "#5c6b73", "#d97aa6", "#0b7a75")
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.signal import butter, sosfiltfilt
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.input_limits import read_arrays
 from safe_sysid.learning.neural.dataset import INDEX, Dataset, Entry, Motion, read_dataset, write_index, write_motion
@@ -41,7 +41,6 @@ __all__ = [
     "open_data",
 ]
 
-FloatArray = NDArray[np.float64]
 _EFFECTS = "panda_effects"
 
 

@@ -14,19 +14,32 @@ from safe_sysid.apps.learn_hybrid import need_torch, train
 from safe_sysid.learning.neural.dataset import SPLITS, Dataset, read_dataset
 from safe_sysid.learning.neural.models import MODELS
 from safe_sysid.learning.neural.scaling import scaling_of
+from safe_sysid.picture_style import new_figure, save_figure, style_axis
 from safe_sysid.studies.campaign.runner import Campaign
 from safe_sysid.studies.hybrid.make_data import load_panda
 
-__all__ = ["PAPER", "ModelExperiment", "is_sound", "model_experiment", "run_trial", "summary", "table", "table_4"]
+__all__ = [
+    "PAPER",
+    "ModelExperiment",
+    "draw_figure_2",
+    "is_sound",
+    "model_experiment",
+    "run_trial",
+    "summary",
+    "table",
+    "table_4",
+    "table_parts",
+]
 
 Result = dict[str, Any]
 #: What a table trains: models and optimizations. Those without a network in two steps are solved, not trained.
 TRAINED: dict[str, tuple[tuple[str, str], ...]] = {
     "1": (("rbd", "2s"), ("rbd", "e2e"), ("nea", "e2e"), ("delan", "e2e")),
     "2": (("rbd_sign_lstm", "e2e"), ("rbd_sign_lstm", "2s"), ("rbd_sign_mlp", "2s"), ("lstm", "e2e")),
+    "parts": (("rbd_lstm", "e2e"), ("nea_lstm", "e2e"), ("delan_lstm", "e2e")),
 }
 #: Epochs without a better validation loss after which a training of a table ends.
-PATIENCE = {"1": 10, "2": 30}
+PATIENCE = {"1": 10, "2": 30, "parts": 30}
 #: Of the rows of Table II, those that show the rigid part of the hybrid model.
 PARTS = ("rbd_sign", "rbd")
 #: NMSE of training, validation and test [Hybrid tables I and II].
@@ -124,7 +137,7 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
     return {
         "index": index, "model": name, "optimization": optimization, "seed": seed + later,
         "errors": found.errors, "parts": found.parts, "epochs": len(found.history), "seconds": found.seconds,
-        "ended": found.ended,
+        "ended": found.ended, "rigid": [epoch.rigid for epoch in found.history],
     }  # fmt: skip
 
 
@@ -143,6 +156,8 @@ def _rows(which: str, results: Sequence[Result]) -> list[Result]:
             row["test_per_joint"] = errors["test"]["nmse_per_joint"]
             if name == result["model"]:
                 row |= {key: result[key] for key in ("epochs", "seconds", "ended")}
+                if which == "parts":
+                    row["rigid"] = result["rigid"]
             rows.append(row)
     return rows
 
@@ -186,6 +201,40 @@ def table(which: str, told: Result) -> Table:
         words = "rigid arm, semidefinite program" if (which, name, optimization) == ("1", "rbd", "2s") else words
         out.add_row(words, optimization, str(len(rows)), *cells)
     return out
+
+
+def table_parts(told: Result) -> Table:
+    """Validation loss of the rigid parts of hybrid models after some epochs (figure 2)."""
+    out = Table(title="Rigid part of a hybrid model, end to end: its validation loss alone, by epoch")
+    epochs = (1, 3, 10, 30)
+    for name in ("model", "seed", *map(str, epochs), "last"):
+        out.add_column(name, justify="left" if name == "model" else "right")
+    for row in told["rows"]:
+        losses = row["rigid"]
+        shown = [f"{losses[k - 1]:.5f}" if k <= len(losses) else "-" for k in epochs]
+        out.add_row(MODELS[row["model"]].words, str(row["seed"]), *shown, f"{losses[-1]:.5f} ({len(losses)})")
+    return out
+
+
+def draw_figure_2(told: Result, out: Path) -> Path | None:
+    """Those losses over epochs; None if nothing was trained."""
+    if not told["rows"]:
+        return None
+    page = new_figure(7.0, 4.0, "Validation loss of the rigid part inside a hybrid model, by epoch")
+    axis = page.subplots()
+    for (name, _), colour in zip(TRAINED["parts"], ("#1f6fb4", "#2a9d4b", "#c1121f"), strict=True):
+        label = MODELS[name].words
+        for row in told["rows"]:
+            if row["model"] == name:
+                axis.plot(np.arange(1, len(row["rigid"]) + 1), row["rigid"], color=colour, lw=1.0, label=label)
+                label = "_"
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.legend(fontsize=7)
+    style_axis(axis)
+    path = out / "figure_2.png"
+    save_figure(page, path)
+    return path
 
 
 def table_4(dataset: Dataset) -> Result:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.core.layout import OFFSET, ROTOR, ParameterLayout
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError
@@ -22,7 +22,6 @@ from safe_sysid.trajectories.fourier import FourierFamily, FourierTrajectory
 
 __all__ = ["FAST", "SLOW", "SetPoints", "exciting_series", "minimum_jerk", "set_points", "slower"]
 
-FloatArray = NDArray[np.float64]
 #: Shares of the velocity limits.
 SLOW, FAST = 0.1, 0.4
 #: Share of the position range that series and set-points stay in, and of what is drawn new in one improvement.
@@ -87,7 +86,7 @@ def exciting_series(
     return FourierFamily(found[1], period, harmonics).trajectory(found[0])
 
 
-def _columns(model: RobotModel) -> NDArray[np.int64]:
+def _columns(model: RobotModel) -> IntArray:
     """Independent columns of links and Coulomb friction: what [Hybrid] identifies."""
     layout, dynamics = ParameterLayout(model.n), dynamics_of(model.kinematics)
     base = base_parameters(random_states(model.n, lambda q, qd, qdd: dynamics.torque_regressor(q, qd, qdd, 0.02)))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safe_sysid.apps.learn_rigid_part import fit_rigid_part
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.identification.arm.base_parameters import BaseParameters
@@ -16,7 +16,6 @@ from safe_sysid.studies.experiments.constrained.truth import perturbed
 
 __all__ = ["drawing", "identified", "rigid_torque"]
 
-FloatArray = NDArray[np.float64]
 _DRAWING_SEED = 7
 
 

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ModelError, ParameterError
 from safe_sysid.input_limits import ARRAY_ERRORS, read_arrays
+from safe_sysid.learning.gaussian_process.file import read_model
+from safe_sysid.learning.lip import TorquePredictor
 from safe_sysid.learning.neural.dataset import Dataset
 from safe_sysid.learning.neural.file import read_hybrid
 from safe_sysid.learning.neural.stepping import SteppingModel
@@ -36,7 +38,6 @@ __all__ = [
     "write_rigid_models",
 ]
 
-FloatArray = NDArray[np.float64]
 Result = dict[str, Any]
 #: s of a set-point motion: slow and fast.
 DURATIONS = (10.0, 2.0)
@@ -98,6 +99,10 @@ def load_model(model: RobotModel, path: Path) -> tuple[FloatArray, Predictor | N
         raise ParameterError(f"{path}: expected a model's file ({error})") from None
     if set(arrays) == {"theta"} and arrays["theta"].shape == (model.layout.size,):
         return np.asarray(arrays["theta"], float), None
+    if "log_noise" in arrays:
+        process = read_model(path)
+        process.check_joints(model.joint_names, [bool(s) for s in model.sliding])
+        return drawing(model), TorquePredictor(process.process, np.arange(1)).torque
     learned = read_hybrid(path, model.joint_names)
     # The feedback of a black box takes its inertia from the drawing: the law knows no truth.
     theta = drawing(model) if learned.theta is None else np.array(learned.theta, float)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.learning.gaussian_process.lagrangian_kernel import FEATURES
 from safe_sysid.learning.gaussian_process.motions import Motions
 
 __all__ = ["GeometricPart"]
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -23,6 +22,7 @@ class GeometricPart:
     """
 
     n: int
+    by_joint: ClassVar[bool] = True
 
     @property
     def count(self) -> int:

@@ -18,14 +18,13 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.learning.gaussian_process.lagrangian_kernel import FEATURES
 from safe_sysid.learning.gaussian_process.motions import Motions
 
 __all__ = ["LagrangianExponentialPart"]
 
-FloatArray = NDArray[np.float64]
 _ROWS = 50  # samples that are worked on at once
 
 

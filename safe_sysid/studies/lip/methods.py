@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.learning.gaussian_process.kernels import (
     LinearPart,
@@ -24,7 +24,6 @@ from safe_sysid.studies.lip.lagrangian_exponential import LagrangianExponentialP
 
 __all__ = ["METHODS", "Predictor", "Regressor", "kernel_of", "learn"]
 
-FloatArray = NDArray[np.float64]
 #: Features (N n, P) of a rigid body's parameters.
 Regressor = Callable[[Motions], FloatArray]
 #: In the order of the tables. ID knows the arm's kinematics, the others nothing but which joints slide.

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import PER_LINK, ParameterLayout
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.learning.gaussian_process.motions import Motions
@@ -15,7 +15,6 @@ from safe_sysid.robot.loading import load_robot
 
 __all__ = ["NOISE", "SETTINGS", "Data", "Panda", "Setting"]
 
-FloatArray = NDArray[np.float64]
 
 #: Deviation of the noise of training torques, N m.
 NOISE = 0.01
@@ -59,12 +58,12 @@ class Setting:
 
 _MIDDLE, _HALF = 0.5 * (_LOW + _HIGH), 0.5 * (_HIGH - _LOW)
 #: "text": as the paper says; "script": as the script that makes its public code's data does, with half the range of
-#: positions; "code": the same with eight tenths of it, which that script has in its comments.
+#: positions; "code": with eight tenths of it and twice the sinusoids, as that script has in its comments.
 SETTINGS = {
     "text": Setting(
         500, 0.02, np.array([-2.3, -1.4, -2.3, -2.7, -2.3, 0.2, -2.3]), np.array([2.3, 1.4, 2.3, -0.3, 2.3, 3.2, 2.3])
     ),
-    "code": Setting(501, 2.0 * np.pi * 0.02, _MIDDLE - 0.8 * _HALF, _MIDDLE + 0.8 * _HALF),
+    "code": Setting(501, 2.0 * np.pi * 0.02, _MIDDLE - 0.8 * _HALF, _MIDDLE + 0.8 * _HALF, 100),
     "script": Setting(501, 2.0 * np.pi * 0.02, _MIDDLE - 0.5 * _HALF, _MIDDLE + 0.5 * _HALF),
 }
 

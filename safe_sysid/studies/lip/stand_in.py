@@ -12,9 +12,9 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.signal import butter, sosfiltfilt
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.learning.gaussian_process.motions import Motions
 from safe_sysid.learning.gaussian_process.regression import TorqueProcess
 from safe_sysid.learning.gaussian_process.training import Training
@@ -26,7 +26,6 @@ from safe_sysid.studies.lip.tracking import drive_arm, true_regressor
 
 __all__ = ["MEASURED", "run_measured"]
 
-FloatArray = NDArray[np.float64]
 #: Methods, in the order of the tables; ID and SP know the arm's kinematics.
 MEASURED = {7: ("LIP", "GIP", "SE", "LSE"), 6: ("LIP", "GIP", "SE", "LSE", "ID", "SP")}
 _TESTS, _CUT, _THIN, _DENSE = 2, 2000, 100, 100  # test runs; samples that are left out at both ends; of 1 kHz

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import PER_LINK
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import SafeSysIdError
@@ -27,7 +27,6 @@ from safe_sysid.studies.lip.methods import learn
 
 __all__ = ["TRACKED", "drive_arm", "run_tracking", "true_regressor"]
 
-FloatArray = NDArray[np.float64]
 #: In the order of the table.
 TRACKED = ("LIP", "nominal", "identified", "SE", "GIP")
 _SECONDS, _RATE, _THIN, _LEARNED = 10.0, 1000.0, 20, 0.5

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.learning.gaussian_process.motions import Motions
 from safe_sysid.learning.neural.training.delan import DeLaN
 
 __all__ = ["Network"]
 
-FloatArray = NDArray[np.float64]
 _WIDTH, _BATCH, _RATE, _DECAY = 64, 100, 5e-4, 1e-5
 
 

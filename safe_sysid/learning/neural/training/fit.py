@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ConfigError, ParameterError
 from safe_sysid.learning.neural.dataset import INDEX, Dataset, Motion
@@ -31,7 +31,6 @@ from safe_sysid.whole_files import replacing
 
 __all__ = ["Epoch", "HybridNetwork", "Schedule", "Trained", "fit"]
 
-FloatArray = NDArray[np.float64]
 #: Updates of an epoch of the paper: 135,210 sequences in batches of 1000.
 _UPDATES = 135
 CHECKPOINT = "checkpoint.pt"

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.robot.model import Kinematics
 
 __all__ = ["LEAST", "Barycentric", "Friction", "NewtonEuler", "row_space"]
 
-FloatArray = NDArray[np.float64]
 #: r of eq. 12: the least that an eigenvalue may be, kg or kg m^2.
 LEAST = 1e-8
 #: Standard deviation of the free numbers at the start (appendix A).

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import PER_LINK
 from safe_sysid.dynamics.protocol import coulomb_direction
 from safe_sysid.dynamics.recursion import RecursiveDynamics
@@ -22,7 +23,6 @@ from safe_sysid.robot.model import Kinematics
 
 __all__ = ["Batch", "Sequences", "arm_basis", "torques_of"]
 
-FloatArray = NDArray[np.float64]
 #: Bytes of regressors that are kept; of more data they are computed again for every batch.
 _KEPT = 3 << 30
 _CHUNK = 4096

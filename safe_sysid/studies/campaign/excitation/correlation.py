@@ -10,14 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.planning.costs.observation import MomentumObservation, condition_number, torque_observation
 from safe_sysid.robot.model import RobotModel
 
 __all__ = ["DRAWS", "TABLE_FOUR", "Correlations", "FourierDraw", "motion_conditions"]
 
-FloatArray = NDArray[np.float64]
 
 #: PSO Table IV: forward integration horizon h (samples of 1 ms) to Pearson's correlation of cond(W) and cond(Y).
 TABLE_FOUR = {1: 1.0000, 5: 1.0000, 10: 0.9994, 20: 0.9934, 50: 0.9540, 100: 0.6709, 200: 0.3537, 500: 0.2789}

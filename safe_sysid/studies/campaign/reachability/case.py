@@ -8,9 +8,9 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safe_sysid.control.gains import ControllerGains, TrackingAssumptions
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.dynamics.magnitudes import rotor_ceiling, rotor_floor
 from safe_sysid.robot.loading import load_robot
@@ -28,8 +28,6 @@ from safe_sysid.trajectories.plan import Plan
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["ReachabilityCase", "build_case"]
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safe_sysid.control.law import ModelInUse
 from safe_sysid.control.robust import RobustLaw
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.magnitudes import rotor_ceiling
 from safe_sysid.planning.certification.certificate import PlanCertificate
@@ -23,8 +23,6 @@ from safe_sysid.studies.campaign.reachability.torques import TorqueTruth, extrem
 from safe_sysid.studies.campaign.reachability.tube import desired
 
 __all__ = ["attack_certificate", "corner_points"]
-
-FloatArray = NDArray[np.float64]
 
 
 def corner_points(case: ReachabilityCase, cells: TimeCells) -> tuple[FloatArray, FloatArray]:
@@ -191,8 +189,8 @@ def _commands(
     case: ReachabilityCase,
     certificate: PlanCertificate,
     facts: _Facts,
-    chosen: NDArray[np.int64],
-    row: NDArray[np.int64],
+    chosen: IntArray,
+    row: IntArray,
     rng: np.random.Generator,
     record: AttackRecord,
 ) -> None:
@@ -221,8 +219,8 @@ def _distances(
     case: ReachabilityCase,
     certificate: PlanCertificate,
     facts: _Facts,
-    chosen: NDArray[np.int64],
-    row: NDArray[np.int64],
+    chosen: IntArray,
+    row: IntArray,
     rng: np.random.Generator,
     record: AttackRecord,
     each: int,

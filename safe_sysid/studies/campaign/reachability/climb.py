@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.studies.campaign.reachability.tube import Tube
 
 __all__ = ["climb"]
 
-FloatArray = NDArray[np.float64]
 _STEPS = (1.0, 0.4, 0.1, 0.02)
 _DIFFERENCE = 1e-4
 

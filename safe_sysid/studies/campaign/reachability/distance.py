@@ -10,11 +10,10 @@ import math
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
+
+from safe_sysid.core.arrays import FloatArray
 
 __all__ = ["nearest_points"]
-
-FloatArray = NDArray[np.float64]
 
 
 @njit(cache=True)

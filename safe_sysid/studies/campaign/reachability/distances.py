@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.reachability.cells import TimeCells
 from safe_sysid.reachability.clearance import Clearance, clearance_pairs
 from safe_sysid.robot.model import Body
@@ -22,8 +22,6 @@ from safe_sysid.studies.campaign.reachability.record import AttackRecord
 from safe_sysid.studies.campaign.reachability.scenery import body_corners
 
 __all__ = ["PairTruth", "attack_clearances", "attack_obstacles"]
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +142,7 @@ def attack_clearances(
             continue
         borders = np.tile(cells.grid[cell : cell + 2], (2, 1))
 
-        def value(rows: NDArray[np.int64], x: FloatArray, borders: Any = borders, truth: Any = truth) -> FloatArray:
+        def value(rows: IntArray, x: FloatArray, borders: Any = borders, truth: Any = truth) -> FloatArray:
             q = tube.states(tube.times(borders[rows], x), x).q
             return -np.array([truth.distance(pose) for pose in q])
 

@@ -12,6 +12,7 @@ import mpmath  # type: ignore[import-untyped]
 import numpy as np
 from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import COULOMB, OFFSET, ROTOR, VISCOUS, ParameterLayout
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.studies.campaign.reachability.tube import Tube
@@ -32,7 +33,6 @@ __all__ = [
 
 #: Arrays of mpmath numbers.
 Exact = NDArray[np.object_]
-FloatArray = NDArray[np.float64]
 _DIGITS = 40
 _to = np.frompyfunc(mpmath.mpf, 1, 1)
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pinocchio as pin
 import yaml
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.reachability.cells import TrackingSet, time_cells
 from safe_sysid.reachability.clearance import enclose_clearance
 from safe_sysid.robot.files.yaml_file import read_yaml
@@ -31,7 +31,6 @@ from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["attack_links", "draw_urdf"]
 
-FloatArray = NDArray[np.float64]
 _POSES, _STATES, _CELLS = 25, 60, 6
 _STREAM = 30
 _ROUNDING = 1e-7  # m: of coal's distances

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["draw_motion"]
-
-FloatArray = NDArray[np.float64]
 
 
 def draw_motion(

@@ -6,8 +6,8 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.reachability import cells as cell_module
 from safe_sysid.reachability import pose as poses
 from safe_sysid.reachability.cells import TimeCells
@@ -20,8 +20,6 @@ from safe_sysid.studies.campaign.reachability.record import AttackRecord
 from safe_sysid.studies.campaign.reachability.scenery import body_corners
 
 __all__ = ["attack_pose_forms", "attack_poses", "attack_swept", "position_only"]
-
-FloatArray = NDArray[np.float64]
 
 
 def attack_poses(
@@ -63,7 +61,7 @@ def attack_poses(
         borders = np.tile(cells.grid[cell : cell + 2], (len(goal), 1))
 
         def value(
-            rows: NDArray[np.int64], x: FloatArray, goal: Any = goal, borders: Any = borders, place: Any = place
+            rows: IntArray, x: FloatArray, goal: Any = goal, borders: Any = borders, place: Any = place
         ) -> FloatArray:
             at = place(tube.states(tube.times(borders[rows], x), x).q)
             side = np.where(goal[rows] < 3, 1.0, -1.0)
@@ -204,7 +202,7 @@ def attack_swept(
         borders = np.tile(swept.times[group], (6, 1))
 
         def value(
-            rows: NDArray[np.int64], x: FloatArray, borders: Any = borders, goal: Any = goal, body: Any = body
+            rows: IntArray, x: FloatArray, borders: Any = borders, goal: Any = goal, body: Any = body
         ) -> FloatArray:
             out = np.empty(len(rows))
             for i, q in enumerate(tube.states(tube.times(borders[rows], x), x).q):

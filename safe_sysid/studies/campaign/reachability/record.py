@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.studies.campaign.reachability.exact import digits, number
 
 __all__ = ["AttackRecord"]
 
-FloatArray = NDArray[np.float64]
 #: Relative distance from a claim below which floats do not decide; evaluations in the attack err by less.
 _DOUBT = 1e-11
 #: Computations in 40 digits per family and trial, largest excess first.

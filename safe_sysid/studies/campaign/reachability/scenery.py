@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.model import Body, RobotModel
 from safe_sysid.robot.scenes.obstacles import Obstacle, SceneBox, SceneCapsule, SceneMesh, SceneSphere, SceneZonotope
@@ -14,8 +14,6 @@ from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.studies.campaign.reachability.distance import nearest_points
 
 __all__ = ["body_corners", "draw_bodies", "draw_scene", "without_collisions"]
-
-FloatArray = NDArray[np.float64]
 
 
 def draw_bodies(

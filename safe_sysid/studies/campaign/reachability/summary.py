@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from safe_sysid.studies.campaign.summary import groups_of
+from safe_sysid.studies.campaign.counts import ascending, count_table, finished, groups_of, red, shown, totals
 
 __all__ = ["CATEGORIES", "as_json", "complaint", "is_sound", "summarise", "table"]
 
@@ -44,7 +44,7 @@ def summarise(trials: Iterable[dict[str, Any]]) -> dict[str, Any]:
         largest; ``seconds``: of one core.
     """
     trials = list(trials)
-    ran = [trial for trial in trials if "error" not in trial]
+    ran = finished(trials)
     families: dict[str, int] = {}
     shares: dict[str, list[list[float]]] = {}
     for trial in ran:
@@ -53,7 +53,7 @@ def summarise(trials: Iterable[dict[str, Any]]) -> dict[str, Any]:
         for name, pair in trial["nearest"].items():
             shares.setdefault(name, []).append(pair)
     return {
-        "trials": len(trials),
+        **totals(trials),
         "enclosures": sum(trial["enclosures"] for trial in ran),
         "families": dict(sorted(families.items())),
         "extrema": sum(trial["extrema"] for trial in ran),
@@ -61,19 +61,17 @@ def summarise(trials: Iterable[dict[str, Any]]) -> dict[str, Any]:
         "exact": sum(trial["exact"] for trial in ran),
         "violations": sum(trial["broken"] for trial in ran),
         "noticed": sum(bool(trial["broken"]) for trial in ran),
-        "errors": len(trials) - len(ran),
         "certified": sum(trial["certified"] for trial in ran),
         "nearest": {
             name: [float(np.median([pair[0] for pair in pairs])), max(pair[1] for pair in pairs)]
             for name, pairs in sorted(shares.items())
         },
-        "seconds": round(sum(trial["seconds"] for trial in ran), 3),
     }
 
 
 def as_json(header: dict[str, Any], trials: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """Everything of a campaign: what it was, the counts, also by category, and all trials, with what repeats them."""
-    trials = sorted(trials, key=lambda trial: trial["index"])
+    trials = ascending(trials)
     by_category = {
         category: {str(value): _short(summarise(part)) for value, part in groups_of(trials, category)}
         for category in CATEGORIES
@@ -92,36 +90,10 @@ def _short(counts: dict[str, Any]) -> dict[str, Any]:
 def table(trials: Iterable[dict[str, Any]], title: str) -> Table:
     """Counts by category, and how near the attack came by family."""
     trials = list(trials)
-    out = Table(title=title, title_justify="left")
-    out.add_column("category")
-    for name in ("trials", "enclosures", "extrema", "samples", "violations", "errors", "certified", "s/trial"):
-        out.add_column(name, justify="right")
-    _add(out, "all", trials, bold=True)
-    for category in CATEGORIES:
-        out.add_section()
-        for value, part in groups_of(trials, category):
-            _add(out, f"{category} {value}", part)
+    plain = ("trials", "enclosures", "extrema", "samples", "violations", "errors", "certified")
+    columns = {name: (red if name in ("violations", "errors") else shown)(name) for name in plain}
+    out = count_table(title, trials, summarise, columns, {name: groups_of(trials, name) for name in CATEGORIES})
     out.add_section()
     for name, (middle, most) in summarise(trials)["nearest"].items():
         out.add_row(f"nearest: {name}", *[""] * 3, f"{middle:.3f}", f"{most:.6f}", "", "", "")
     return out
-
-
-def _add(out: Table, name: str, trials: list[dict[str, Any]], bold: bool = False) -> None:
-    s = summarise(trials)
-
-    def count(key: str) -> str:
-        return f"[bold red]{s[key]}[/]" if s[key] else "0"
-
-    out.add_row(
-        name,
-        str(s["trials"]),
-        str(s["enclosures"]),
-        str(s["extrema"]),
-        str(s["samples"]),
-        count("violations"),
-        count("errors"),
-        str(s["certified"]),
-        f"{s['seconds'] / max(s['trials'], 1):.2f}",
-        style="bold" if bold else None,
-    )

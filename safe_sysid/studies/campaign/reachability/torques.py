@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.reachability.cells import TimeCells
 from safe_sysid.reachability.torque import TorqueEnclosure
@@ -28,7 +28,6 @@ from safe_sysid.trajectories.extrema import interval_ranges
 
 __all__ = ["TorqueTruth", "attack_ranges", "attack_torque_forms", "attack_torques", "extreme_times"]
 
-FloatArray = NDArray[np.float64]
 _ORDERS = ("desired position", "desired velocity", "desired acceleration", "desired jerk")
 
 
@@ -203,7 +202,7 @@ def attack_torques(
     x = tube.sample(rng, len(cell))
     borders = _borders(cells, cell)
 
-    def value(rows: NDArray[np.int64], at: FloatArray) -> FloatArray:
+    def value(rows: IntArray, at: FloatArray) -> FloatArray:
         nominal, spread, measure = truth.parts(tube.states(tube.times(borders[rows], at), at))
         every = np.concatenate([nominal + spread, spread - nominal, measure[:, None]], axis=1)
         out: FloatArray = every[np.arange(len(rows)), goal[rows]]
@@ -266,14 +265,14 @@ def attack_torque_forms(
     record.samples += samples
 
 
-def _borders(cells: TimeCells, which: NDArray[np.int64]) -> FloatArray:
+def _borders(cells: TimeCells, which: IntArray) -> FloatArray:
     return np.stack([cells.grid[which], cells.grid[which + 1]], axis=1)
 
 
 def _compare(
     truth: TorqueTruth,
     enclosure: TorqueEnclosure,
-    cell: NDArray[np.int64],
+    cell: IntArray,
     times: FloatArray,
     x: FloatArray,
     record: AttackRecord,

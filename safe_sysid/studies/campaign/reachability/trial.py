@@ -6,8 +6,8 @@ import time
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.planning.certification import certificate as certificates
 from safe_sysid.reachability import cells as cell_module
 from safe_sysid.reachability import clearance as clearances
@@ -24,8 +24,6 @@ from safe_sysid.studies.campaign.reachability.record import AttackRecord
 from safe_sysid.studies.campaign.reachability.torques import attack_ranges, attack_torque_forms, attack_torques
 
 __all__ = ["attack_enclosures", "attack_plan", "run_trial"]
-
-FloatArray = NDArray[np.float64]
 
 
 def run_trial(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]:

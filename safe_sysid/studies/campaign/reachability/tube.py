@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.core.arrays import BoolArray, FloatArray
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["States", "Tube", "desired"]
 
-FloatArray = NDArray[np.float64]
 #: Symbols are kept inside of their sets by more than the rounding of a norm.
 _INSIDE = 1.0 - 1e-14
 
@@ -96,7 +95,7 @@ class Tube:
         return 1 + 4 * self.n
 
     @property
-    def live(self) -> NDArray[np.bool_]:
+    def live(self) -> BoolArray:
         """(size,) symbols that do anything."""
         return np.concatenate([[True], self.e > 0.0, self.r > 0.0, self.dq > 0.0, self.dv > 0.0])
 

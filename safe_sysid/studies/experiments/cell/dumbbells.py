@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import transform_inertial
@@ -18,7 +19,6 @@ from safe_sysid.studies.experiments.cell.workcell import GRIP, Dumbbell, tool_ax
 
 __all__ = ["angle_between", "box_around", "draw_arm", "in_hand", "solids_of"]
 
-FloatArray = NDArray[np.float64]
 _REDRAWS = 50
 _INWARDS = 1e-9
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import yaml
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.planning.motions.fast_motion import FastMotion, MotionKeep, MotionRefusedError, fast_motion
 from safe_sysid.planning.motions.knot_family import KnotFamily
 from safe_sysid.planning.task.inverse_kinematics import goal_from_pose
@@ -41,7 +41,6 @@ from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["carry", "holding", "lift", "main", "pose_for", "surroundings", "theta_with"]
 
-FloatArray = NDArray[np.float64]
 #: Elbow up, hand down, straight ahead: where the search for the ready pose begins.
 _HAND_DOWN = (0.0, 0.35, math.pi, -1.45, 0.0, -1.34, math.pi)
 _FAST = (1.0, 1.0)

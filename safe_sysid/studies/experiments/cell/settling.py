@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ModelError
 from safe_sysid.robot.parameters import com_and_inertia
 from safe_sysid.robot.quaternions import quaternion_wxyz
@@ -19,7 +19,6 @@ from safe_sysid.simulation.shapes import Shape
 
 __all__ = ["BodyState", "Settling", "SurfaceFriction"]
 
-FloatArray = NDArray[np.float64]
 _TIMESTEP = 1e-3  # s
 
 

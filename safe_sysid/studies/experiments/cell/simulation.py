@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.equations.measurements import Sample
 from safe_sysid.robot.frames import forward_kinematics
@@ -29,7 +30,6 @@ from safe_sysid.studies.experiments.interfaces import Contact, Phase
 
 __all__ = ["CellSimulation", "GraspError", "draw_arm", "in_hand"]
 
-FloatArray = NDArray[np.float64]
 #: The hand closes around a handle that is this near, m and rad, at less than that speed, rad/s.
 _NEAR, _NEAR_ANGLE, _STILL = 5e-3, 0.05, 0.02
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ConfigError, ParameterError
 from safe_sysid.robot.files.yaml_file import read_yaml, validate
 from safe_sysid.robot.model import RobotModel
@@ -29,7 +29,6 @@ from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["GRIP", "Criteria", "Dumbbell", "Timing", "Workcell", "load_workcell", "tool_axes"]
 
-FloatArray = NDArray[np.float64]
 #: Where the hand holds a dumbbell, in the tool frame, m.
 GRIP = np.array([0.0, 0.0, 0.14])
 #: Axes of a dumbbell in the tool frame when it is held: the same handle, up where the tool's z points down.

@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.table import Table
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.picture_style import new_figure, save_figure, style_axis
 from safe_sysid.studies.campaign.runner import Campaign
 from safe_sysid.studies.experiments.constrained.trial import LIMBS, SPEEDS, run_trial
 
-__all__ = ["PAPER", "TABLE_OF_FIGURE", "ConstrainedExperiment", "draw", "is_sound", "summary", "table"]
+__all__ = ["PAPER", "TABLE_OF_FIGURE", "ConstrainedExperiment", "draw", "summary", "table"]
 
-FloatArray = NDArray[np.float64]
 Result = dict[str, Any]
 #: Which table's trials a figure shows.
 TABLE_OF_FIGURE = {"3": "1", "4": "2", "5": "3"}
@@ -73,11 +72,6 @@ class ConstrainedExperiment(Campaign):
             if limb not in LIMBS:
                 raise SafeSysIdError(f"limb {limb!r}: expected one of {', '.join(LIMBS)}")
         return run_trial
-
-
-def is_sound(result: Result) -> bool:
-    """Whether a trial ran to its end."""
-    return "error" not in result
 
 
 def _key(which: str, model: str) -> str:

@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import BoolArray, FloatArray, IntArray
 from safe_sysid.dynamics.closed_chain import ClosureError, Mechanism, load_mechanism
 from safe_sysid.dynamics.closed_chain.forward import ForwardDynamics
 from safe_sysid.errors import ParameterError
@@ -26,7 +26,6 @@ from safe_sysid.studies.experiments.constrained.truth import Sensors, TrueLimb, 
 
 __all__ = ["LIMBS", "SPEEDS", "Study", "run_trial"]
 
-FloatArray = NDArray[np.float64]
 Result = dict[str, Any]
 #: Whose links are off, too.
 LIMBS = {"leg": False, "four_joint_arm": True, "four_bar": True, "palletiser": True}
@@ -63,7 +62,7 @@ class Study:
         return perturbed(m.theta_nominal, m.layout, LIMBS[self.limb], self.rng(0))
 
     @cached_property
-    def fixed(self) -> NDArray[np.bool_]:
+    def fixed(self) -> BoolArray:
         """(14 n,) what is not identified: links of a leg; rotors and offsets of joints without motors."""
         m = self.mechanism
         fixed = np.zeros(m.layout.size, bool)
@@ -78,7 +77,7 @@ class Study:
         """That moves."""
         return TrueLimb(self.limb, self.truth, self.mechanism.actuated)
 
-    def columns(self) -> NDArray[np.int64]:
+    def columns(self) -> IntArray:
         """Independent columns of what is identified, from random states."""
         m, rng = self.mechanism, self.rng(1)
         low, high = box_of_motions(m)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pinocchio as pin
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.dynamics.closed_chain.files import mechanism_path, pinocchio_model, read_mechanism_file
 from safe_sysid.identification.equations.measurements import Measurements
@@ -22,7 +22,6 @@ from safe_sysid.robot.files.urdf import read_tree
 
 __all__ = ["Sensors", "TrueLimb", "perturbed"]
 
-FloatArray = NDArray[np.float64]
 _SLIDES = 0.01  # rad/s
 _STEP = 1e-3  # s: torques are held for one, integrated by Runge and Kutta
 _CORRECTION = 50.0  # 1/s, Baumgarte's
@@ -78,7 +77,7 @@ class Sensors:
 class TrueLimb:
     """One mechanism with true parameters that can be moved and recorded."""
 
-    def __init__(self, name: str, theta: FloatArray, actuated: NDArray[np.int64]) -> None:
+    def __init__(self, name: str, theta: FloatArray, actuated: IntArray) -> None:
         """Make Pinocchio's model. ``theta``: (14 n,) true parameters; ``actuated``: (n_a,) joints with motors."""
         path = mechanism_path(name)
         settings = read_mechanism_file(path)

@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import BoolArray, FloatArray
 from safe_sysid.core.layout import PER_LINK, ParameterLayout
 from safe_sysid.dynamics.generated.chain import dh_kinematics, inertia_transfer
 from safe_sysid.robot.model import Kinematics
 
 __all__ = ["PSDM_ARMS", "PaperArm"]
 
-FloatArray = NDArray[np.float64]
 
 _H = np.pi / 2.0
 
@@ -35,7 +34,7 @@ class PaperArm:
     sliding: tuple[bool, ...]
     inertia: tuple[tuple[float, ...], ...]
     gravity: tuple[float, float, float] = (0.0, 0.0, -9.81)
-    zero: NDArray[np.bool_] | None = None
+    zero: BoolArray | None = None
 
     def kinematics(self, joints: int | None = None) -> Kinematics:
         """The arm, or its first joints."""

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import BoolArray, FloatArray
 from safe_sysid.core.layout import PER_LINK
 from safe_sysid.dynamics.generated.c_code import Source, write_c
 from safe_sysid.dynamics.generated.chain import Chain
@@ -26,7 +26,6 @@ from safe_sysid.studies.experiments.psdm.arms import PSDM_ARMS
 
 __all__ = ["PAPER", "casadi_code", "figure", "table_2", "table_3"]
 
-FloatArray = NDArray[np.float64]
 
 #: Table 2 of the paper; what cannot be read of the two-link arm is None.
 PAPER: dict[str, dict[str, float | None]] = {
@@ -61,7 +60,7 @@ def _derived(name: str, joints: int | None = None, runs: int = 5) -> tuple[Any, 
     return model, statistics.median(times)
 
 
-def _states(sliding: NDArray[np.bool_], qd: float, qdd: float) -> Task:
+def _states(sliding: BoolArray, qd: float, qdd: float) -> Task:
     n = len(sliding)
     reach = np.where(sliding, 0.3, np.pi)
     return Task(np.stack([-reach, reach], axis=1), np.full(n, qd), np.full(n, qdd))

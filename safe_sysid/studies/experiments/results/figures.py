@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.picture_style import INK, new_figure, save_figure, style_axis
 from safe_sysid.studies.experiments.results.paper import METHOD_NAMES
 
 __all__ = ["plot_bounds_of_methods", "plot_mass", "plot_tracking"]
 
-FloatArray = NDArray[np.float64]
 
 _TRUTH, _PRIOR, _LIMIT = "#d1495b", "#eceff3", "#c1121f"
 _PALETTE = (

@@ -13,8 +13,6 @@ from safe_sysid.whole_files import replacing
 
 __all__ = ["SeriesStore"]
 
-FloatArray = NDArray[np.float64]
-
 
 class SeriesStore:
     """A directory of ``<index>.npz``; made with the first file."""

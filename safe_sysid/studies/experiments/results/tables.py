@@ -19,7 +19,6 @@ __all__ = [
     "condition_table",
     "correlation_table",
     "correlations_of",
-    "is_sound",
     "outcome",
     "records",
     "success_table",
@@ -28,11 +27,6 @@ __all__ = [
 ]
 
 Result = dict[str, Any]
-
-
-def is_sound(result: Result) -> bool:
-    """Whether a trial ran to its end, whatever came out of it."""
-    return "error" not in result
 
 
 def records(results: Sequence[Result]) -> list[Result]:
@@ -162,7 +156,7 @@ def correlation_table(results: Sequence[Result]) -> Table:
 
 def condition_table(results: Sequence[Result]) -> Table:
     """Table V: medians over repeats."""
-    good = [result for result in results if is_sound(result)]
+    good = [result for result in results if "error" not in result]
     named = [{**result, "cost": result["method"]} for result in good]
     table = Table(
         title="PSO Table V: condition number of Y after four plans, medians (columns scaled by the prior)",
@@ -212,7 +206,7 @@ def width_table(results: Sequence[Result]) -> Table:
 def summary_of(header: dict[str, Any], results: Sequence[Result]) -> dict[str, Any]:
     """Everything of a run for JSON: what it was, counts, and all records as ``trials``; null what is no number."""
     results = sorted(results, key=lambda result: result["index"])
-    out = {**header, "runs": len(results), "errors": sum(not is_sound(result) for result in results)}
+    out = {**header, "runs": len(results), "errors": sum("error" in result for result in results)}
     tasks = [result for result in results if "placements" in result]
     if tasks:
         out["table_3"] = {

@@ -1,0 +1,210 @@
+"""``demo --interface trajectory``: an arm as it is sold gets its robot file, with the tube measured on this very arm.
+
+As one does with a real one: random motions at no load and with the heaviest payload of the prior. The tables and the
+robot file stay in the run directory, for ``safe-sysid tube`` and ``safe-sysid verify``.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from safe_sysid.apps.tube import Margins, TrackedLog, measure_tube, speed_table
+from safe_sysid.control.trajectory import points_of
+from safe_sysid.core.arrays import FloatArray
+from safe_sysid.errors import ParameterError
+from safe_sysid.robot.config import load_settings, per_joint
+from safe_sysid.robot.files.yaml_file import merge, read_yaml
+from safe_sysid.robot.loading import find_urdf, load_robot
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.scenes.scene import Scene, config_path
+from safe_sysid.simulation.payloads import NO_PAYLOAD, Payload, Shape, theta_e_with_payload
+from safe_sysid.simulation.plant import Plant
+from safe_sysid.simulation.servo import DRIVER_LATENCY_S, ServoArm, build_servo_arm
+from safe_sysid.trajectories.plan import Plan
+from safe_sysid.trajectories.quintic import QuinticTrajectory
+
+__all__ = ["heaviest_payload", "record_motions", "servo_settings", "write_measured_arm"]
+
+_FIRST, _PARTS = (2.6, 1.6, 1.2), 4  # chains for the tube, from rest to rest, handed over in between: s, quintics
+#: Quintics of these durations (s), as far as the configured velocity, acceleration and jerk allow, and a little more.
+_DURATIONS, _BEYOND = (1.6, 2.0, 2.6, 3.2), 1.08
+_CLEAR = 0.01  # m between solids, along motions for the tube
+
+
+def servo_settings(rate_hz: float) -> dict[str, Any]:
+    """What a driver of this rate changes in an arm's file: efforts are means over its samples."""
+    period = 1.0 / rate_hz
+    return {
+        "measurement": {
+            "torque_source": "motor",
+            "effort": "mean",
+            "rate_hz": rate_hz,
+            "max_age_s": max(0.02, 3.0 * period),
+        },
+        "timing": {"period_s": period, "hold_max_s": 1.5 * period, "delay_max_s": 0.0},
+    }
+
+
+def heaviest_payload(model: RobotModel, theta: FloatArray) -> tuple[FloatArray, Payload, float]:
+    """The arm ``theta`` (14 n,) of an empty hand with a ball that makes its last link the prior's heaviest.
+
+    Returns:
+        Parameters with it, the ball, and the last link's mass, kg.
+    """
+    part, envelope = model.layout.payload, model.settings.payload.envelope
+    upper = float(model.arm_prior.payload_upper[0])
+    shape = Shape("sphere", (0.4 * min(envelope.size),), np.array(envelope.center), np.eye(3))
+    ball = Payload("heaviest", shape.inertial((upper - float(theta[part.start])) * (1.0 + 1e-9)), (shape,))
+    out = np.array(theta)
+    out[part] = theta_e_with_payload(model, theta[part], ball)
+    return out, ball, float(out[part.start])
+
+
+def _goal(state: FloatArray, room: tuple[float, float], limits: FloatArray, duration: float, share: float,
+          rng: np.random.Generator) -> float | None:  # fmt: skip
+    """A random end for one joint whose quintic keeps its ``limits`` (v, a, jerk); None if none was found.
+
+    From rest it goes as far as they allow, times ``share``: 15/8 d/T, 5.774 d/T^2 and 60 d/T^3 of a quintic over d.
+    """
+    reach = share * min(limits[k] * duration ** (k + 1) / c for k, c in enumerate((1.875, 5.774, 60.0)))
+    brakes = state[0] + 0.5 * duration * state[1]
+    for way in rng.choice([-1.0, 1.0]) * np.array([1.0, -1.0, 0.6, -0.6, 0.3, -0.3, 0.1, -0.1, 0.0]) * reach:
+        goal = brakes + way
+        path = QuinticTrajectory.to_rest(state[:, None], np.array([goal]), duration)
+        motion = np.array([path.state(t)[:, 0] for t in np.linspace(0.0, duration * (1.0 - 1e-9), 25)])
+        inside = room[0] <= motion[:, 0].min() and motion[:, 0].max() <= room[1]
+        if inside and np.all(np.abs(motion[:, 1:]) <= 1.02 * limits):
+            return float(goal)
+    return None
+
+
+def _motions(
+    model: RobotModel, clear: Plant, start: FloatArray, begin: float, first: float, rng: np.random.Generator
+) -> list[Plan]:
+    """Random quintics handed over from one another, as fast as plans may be; the first one takes ``first`` s.
+
+    A long one reaches the largest velocity, a shorter one the acceleration, the shortest the jerk.
+    """
+    control, n, state = model.settings.controller, model.n, np.zeros((3, model.n))
+    state[0] = start
+    rates = (control.velocity, control.acceleration, control.jerk)
+    limits = _BEYOND * np.stack([per_joint(rate, n) for rate in rates], axis=1)
+    low = np.where(np.isfinite(model.limits.position_lower), model.limits.position_lower + 0.05, start - 1.5)
+    high = np.where(np.isfinite(model.limits.position_upper), model.limits.position_upper - 0.05, start + 1.5)
+    plans: list[Plan] = []
+    at = begin
+    for i in range(_PARTS):
+        found = None
+        for tried in range(60):
+            duration = first if i == 0 else float(rng.choice(_DURATIONS))
+            share = 1.0 if i == 0 and tried < 40 else float(rng.uniform(0.2, 1.0))
+            goals = [_goal(state[:, j], (low[j], high[j]), limits[j], duration, share, rng) for j in range(n)]
+            if None in goals:
+                continue
+            trajectory = QuinticTrajectory.to_rest(state, np.array(goals, float), duration)
+            path = [trajectory.state(t)[0] for t in np.linspace(0.0, duration, 30)]
+            if min(clear.clearance(q)[0] for q in path) > _CLEAR:
+                found = trajectory
+                break
+        if found is None:
+            break
+        hand_over = found.duration if i == _PARTS - 1 else 0.55 * found.duration
+        plans.append(Plan(found, at, hand_over, "0:0", i, np.zeros(n)))
+        state, at = found.state(hand_over)[:3], at + hand_over
+    return plans
+
+
+def record_motions(arm: ServoArm, name: str, seed: int) -> TrackedLog:
+    """Drive random motions, handed over as plans are, and record what was desired and measured."""
+    model, rng = arm.model, np.random.default_rng(seed)
+    rows: list[tuple[float, FloatArray, FloatArray, FloatArray, FloatArray]] = []
+    notice = 0.2
+    for first in _FIRST:
+        rest = arm.desired
+        plans = _motions(model, arm.plant, rest, arm.plant.time + 0.5, first, rng)
+        sent, end = 0, plans[-1].end_time + 0.3 if plans else arm.plant.time
+        while arm.plant.time < end:
+            send, now = None, arm.plant.time
+            if sent < len(plans) and now + 0.3 >= plans[sent].start_time:
+                sent += 1
+                send = points_of(plans[max(sent - 2, 0) : sent], now + notice)
+            sample = arm.step(send)
+            active = [plan for plan in plans if plan.start_time <= sample.stamp]
+            plan = active[-1] if active else None
+            state = None if plan is None else plan.trajectory.state(sample.stamp - plan.start_time)
+            desired = (rest, 0.0 * rest) if state is None else (state[0], state[1])
+            rows.append((sample.stamp, sample.q, sample.qd, *desired))
+    if not rows:
+        raise ParameterError(f"{model.name}: no motion from its start pose is clear of everything")
+    columns = [np.array(column) for column in zip(*rows, strict=True)]
+    return TrackedLog(name, *columns)
+
+
+def _write_table(path: Path, model: RobotModel, log: TrackedLog) -> None:
+    words = ("position", "velocity", "desired_position", "desired_velocity", "effort")
+    with path.open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["time", *(f"{joint}.{word}" for word in words for joint in model.joint_names)])
+        arrays = (log.q, log.qd, log.q_d, log.qd_d, np.zeros_like(log.q))
+        for k, stamp in enumerate(log.stamps.tolist()):
+            table.writerow([repr(stamp), *(repr(x) for array in arrays for x in array[k].tolist())])
+
+
+def write_measured_arm(
+    robot: str,
+    scene: Scene,
+    rate_hz: float,
+    overrides: dict[str, Any],
+    seed: int,
+    noise: str,
+    draw: str,
+    directory: Path,
+    say: Callable[[str], None],
+) -> Path:
+    """Measure the tube of the simulated arm and write its robot file, and the tables; returns the file's path.
+
+    Args:
+        rate_hz: of the driver.
+        overrides: settings that differ from those of ``robot``.
+        seed, noise, draw: of the arm that is simulated afterwards.
+
+    Raises:
+        SafeSysIdError: a setting out of range, or an arm that no tube can be measured of.
+    """
+    source = config_path(robot, "config")
+    settings = merge(servo_settings(rate_hz), overrides)
+    model = load_robot(robot, **settings)
+    empty = build_servo_arm(model, NO_PAYLOAD, scene, seed, noise, draw)
+    heavy, ball, load = heaviest_payload(model, empty.plant.theta_true)
+    loaded = build_servo_arm(model, ball, scene, seed, noise, draw)
+    loaded.plant.exchange(heavy, ball)
+    logs = []
+    for name, arm in (("tube_free", empty), ("tube_loaded", loaded)):
+        logs.append(record_motions(arm, name, seed))
+        _write_table(directory / f"{name}.csv", model, logs[-1])
+    for line in speed_table(model, logs[:1], logs[1:]):
+        say(line)
+    tube = measure_tube(model, logs[:1], logs[1:], load, Margins(latency_s=2.0 * DRIVER_LATENCY_S))
+    say(f"tube: {tube['origin']}")
+    control = model.settings.controller
+    # The tube says what the arm can accelerate with.
+    plans = {
+        name: np.minimum(per_joint(getattr(control, name), model.n), tube[f"largest_{name}"]).tolist()
+        for name in ("velocity", "acceleration", "jerk")
+    }
+    bound = np.array(plans["acceleration"]) + np.array(tube["acceleration"])
+    declared = {
+        "urdf": str(find_urdf(source, model.settings).resolve()),
+        "controller": {"interface": "trajectory", "tube": tube, **plans},
+        "identification": {"acceleration_bound": [float(f"{1.001 * x:.6g}") for x in bound]},
+    }
+    file = directory / "robot.yaml"
+    file.write_text(yaml.safe_dump(merge(merge(read_yaml(source), settings), declared), sort_keys=False))
+    load_settings(file)
+    return file
