@@ -63,7 +63,7 @@ def test_the_controller_takes_no_plan_of_another_scene_or_configuration() -> Non
     session = SimpleNamespace(on_plan=taken.append)
     node = SimpleNamespace(
         model=MODEL, digest=configuration_digest(MODEL, True, SIX), session=session, _foreign={},
-        options=SimpleNamespace(lockstep=True, robot="three_joint"),
+        options=SimpleNamespace(lockstep=True, robot="three_joint"), _topic="effort_command",
         exclusive_publishers=SimpleNamespace(why_not=lambda topic: ""),
     )  # fmt: skip
     for name in ("check_digest", "trust"):

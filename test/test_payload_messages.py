@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from decimal import Decimal
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -57,10 +58,13 @@ def test_intervals_are_labelled_and_hold_what_is_proved(share: float) -> None:
                 assert found is not None, values[name]
                 low, middle, high = (float(x) for x in found.groups()[:3])
                 assert found[4] == unit
-                # Rounded outward, and no more than the digits that are shown.
+                # Rounded outward to one step, of at most a hundredth of the width or four digits of the larger end.
                 assert low <= lower[p] <= upper[p] <= high
                 assert low <= middle <= high
-                assert high - low <= (upper[p] - lower[p]) * 1.003 + 1e-5 * max(abs(low), abs(high)) + 1e-9
+                step = float(Decimal(1).scaleb(max(int(Decimal(x).as_tuple().exponent) for x in found.groups()[:3])))
+                width = upper[p] - lower[p]
+                assert high - low <= width + 2.0 * step + 1e-12
+                assert step <= max(width * 1e-3, min(width / 10.0, 1e-3 * max(abs(low), abs(high)))) or width == 0.0
     broken = intervals_message(model, box, box.mid[box.layout.payload], ERROR, "an assumption is false", 1)
     assert {status.level for status in broken.status} == {ERROR}
 
