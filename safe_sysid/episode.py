@@ -39,6 +39,7 @@ from safe_sysid.planning.planner import (
     bounds_stopped_improving,
     hand_over_state,
 )
+from safe_sysid.planning.task.series_task import SeriesTask
 from safe_sysid.planning.task.task import TaskPlanner, TaskStatus
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
@@ -102,6 +103,7 @@ class Episode:
         sensed: Callable[[Measurements], Measurements] | None = None,
         waypoints: ArrayLike | None = None,
         box: ParameterBox | None = None,
+        task: SeriesTask | None = None,
     ) -> None:
         """Prepare.
 
@@ -114,6 +116,8 @@ class Episode:
             sensed: what the identifier gets for what was measured (a study of worse sensors than the controller's).
             waypoints: (W, n) rad, to go to after the identification, each reached at rest; None for no task.
             box: that is known to hold the truth, inside the prior; blended in before the task. None for the prior.
+
+            task: exciting series, instead of waypoints.
 
         Raises:
             PlanError: malformed waypoints, or nothing to do.
@@ -128,7 +132,9 @@ class Episode:
         self.identifier = identifier or Identifier(model)
         self._sensed = sensed or (lambda data: data)
         self.planner = Planner(model, scene, self.gains, options=options, seed=seed)
-        self._task = None if waypoints is None else TaskPlanner(self.planner, waypoints, seed=seed)
+        self._task: TaskPlanner | SeriesTask | None = task
+        if waypoints is not None:
+            self._task = TaskPlanner(self.planner, waypoints, seed=seed)
         if self._plans < 1 and self._task is None:
             raise PlanError(f"plans = {self._plans}: expected at least 1 where there are no waypoints")
         self._known = box
@@ -243,7 +249,7 @@ class Episode:
             self._say(f"{now:.1f} s: task: {answer.status.value}: {'; '.join(answer.reasons)}")
             return
         self._sequence += 1
-        self._say(f"{now:.1f} s: task: plan {answer.plan.sequence} ends {task.distance:.2f} rad before the goal")
+        self._say(f"{now:.1f} s: task: plan {answer.plan.sequence}{task.progress}")
         reason = controller.offer_plan(answer.plan, now)
         if reason is not None:
             self.result.refusals.append(f"plan {answer.plan.sequence}: {reason}")

@@ -42,6 +42,7 @@ COSTS: Final[dict[str, str]] = {
     "log_determinant": "safe_sysid.planning.costs:CostContext.log_determinant",
     "smallest_eigenvalue": "safe_sysid.planning.costs:CostContext.smallest_eigenvalue",
     "arm": "safe_sysid.planning.costs:CostContext.arm",
+    "arm_condition": "safe_sysid.planning.costs:CostContext.arm_condition",
 }
 #: Backends of :func:`safe_sysid.dynamics.dynamics_of`: made from the arm's kinematics.
 DYNAMICS: Final[dict[str, str]] = {

@@ -16,12 +16,14 @@ from safe_sysid.commands import verify as verify_command
 from safe_sysid.commands.arguments import OneLineParser
 from safe_sysid.decimals import at_least
 from safe_sysid.dynamics import dynamics_of
+from safe_sysid.dynamics.closed_chain import load_mechanism
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.arm.intervals import base_of
 from safe_sysid.planning.plan_files.plan_file import read_plan
 from safe_sysid.report.verify_command import plans_command
 from safe_sysid.robot.identity import digest
 from safe_sysid.robot.loading import load_robot
+from safe_sysid.robot.model import RobotModel
 
 
 def call(command: object, *arguments: str) -> int:
@@ -254,6 +256,12 @@ def test_a_simulated_motion_is_judged(tmp_path: Path, capsys: pytest.CaptureFixt
         (["--to", "home", "--cost", "goal+0.3*width"], ["--cost", "along a way"]),
         (["--excite", "1", "--cost", "beauty"], ["beauty"]),
         (["--excite", "1", "--cost", "width+0.3*goal"], ["--cost", "lead to none"]),
+        (["--to", "home", "--motion", "fourier"], ["--motion", "--excite-arm"]),
+        (["--excite", "1", "--cost", "width", "--criterion", "logdet"], ["--criterion", "no --cost"]),
+        (["--excite-arm", "1", "--period", "5"], ["--period", "--motion fourier"]),
+        (["--excite-arm", "1", "--loops", "leg"], ["--loops", "--motion fourier"]),
+        (["--excite-arm", "1", "--motion", "fourier", "--loops", "leg", "--simulate"], ["--simulate", "--loops"]),
+        (["--excite-arm", "1", "--motion", "fourier", "--loops", "leg", "--robot", "ur5e"], ["--robot", "--loops"]),
         (["--to", "home", "--set", "planner"], ["--set", "KEY=VALUE"]),
         (["--to", "home", "--bounds", "nothing.yaml"], ["nothing.yaml"]),
         (["--to-pose", "5,0,0,0,0,0"], ["within reach"]),
@@ -322,6 +330,71 @@ def test_trajectories_for_the_arm_teach_about_the_arm(tmp_path: Path, capsys: py
     assert worth["--excite-arm"] < 0.5 * worth["--excite"]
     assert call(plan_command, "--excite-arm", "2", "--cost", "width", "--out", str(tmp_path / "x")) == 2
     assert "none with --excite-arm" in told_error(capsys)
+
+
+def columns_of(model: RobotModel, states: np.ndarray) -> np.ndarray:
+    """Base parameters' columns, of length one, along states (N, 4, n)."""
+    rows = dynamics_of(model.kinematics).torque_regressor(states[:, 0], states[:, 1], states[:, 2])
+    columns = rows[..., base_of(model).independent].reshape(len(states) * model.n, -1)
+    return np.asarray(columns / np.linalg.norm(columns, axis=0))
+
+
+@pytest.mark.parametrize("criterion", ["logdet", "condition"])
+def test_fourier_series_for_the_arm_are_certified_and_teach(criterion: str, tmp_path: Path) -> None:
+    """Two series begin and end at rest, are proved again from their files, and are conditioned as the command says."""
+    model, out = load_robot("three_joint"), tmp_path / "out"
+    words = ["--robot", "three_joint", "--scene", "open"]
+    asked = ["--excite-arm", "2", "--motion", "fourier", "--period", "6", "--criterion", criterion]
+    assert call(plan_command, *words, *asked, "--out", str(out)) == 0
+    assert call(verify_command, str(out), *words, "--lockstep") == 0
+    plans = [read_plan(path).plan for path in sorted(out.glob("plan_*.json"))]
+    assert [plan.start_time for plan in plans] == [0.0, 6.0]
+    for plan in plans:
+        ends = plan.trajectory.states(np.array([0.0, 6.0]))
+        np.testing.assert_allclose(ends[:, 1:3], 0.0, atol=1e-12)
+        np.testing.assert_allclose(ends[:, 0], model.settings.home * np.ones((2, 1)), atol=1e-12)
+    times = (np.arange(600) + 0.5) * 0.01
+    told = json.loads((out / "motion.json").read_text())["condition"]
+    both = columns_of(model, np.concatenate([plan.trajectory.states(times) for plan in plans]))
+    assert told == pytest.approx(np.linalg.cond(both), rel=1e-6)
+    # Eight quintics, as long, have 222 by log-determinant; and the second series is for what the first leaves open.
+    assert told < 100.0
+    assert told < 0.9 * np.linalg.cond(columns_of(model, plans[0].trajectory.states(times)))
+
+
+def test_series_are_driven_in_simulation(tmp_path: Path) -> None:
+    words = ["--robot", "three_joint", "--scene", "open", "--excite-arm", "2", "--motion", "fourier", "--period", "4"]
+    assert call(plan_command, *words, "--simulate", "--out", str(tmp_path / "out")) == 0
+    told = json.loads((tmp_path / "out" / "motion.json").read_text())
+    assert told["reached"]
+    assert told["simulated"]["wrong"] == []
+    assert told["simulated"]["seconds"] > 8.0
+    assert len(told["steps"]) == 2
+
+
+@pytest.mark.parametrize("criterion", ["logdet", "condition"])
+def test_closed_loops_are_sampled_and_said_to_be(
+    criterion: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    words = ["--loops", "palletiser", "--excite-arm", "2", "--motion", "fourier", "--period", "6"]
+    assert call(plan_command, *words, "--criterion", criterion, "--out", str(out)) == 0
+    assert "NOT CERTIFIED" in capsys.readouterr().out
+    told, m = json.loads((out / "motion.json").read_text()), load_mechanism("palletiser")
+    assert told["certified"] is False
+    n = len(m.actuated)
+    for part in told["motions"]:
+        lines = (out / part["file"]).read_text().splitlines()
+        assert lines[0].split(",")[: n + 1] == ["time", *(f"{name}.position" for name in m.actuated_names)]
+        x = np.array([[float(value) for value in line.split(",")] for line in lines[1:]])
+        t, q, qd, qdd = x[:, 0], x[:, 1 : n + 1], x[:, n + 1 : 2 * n + 1], x[:, 2 * n + 1 :]
+        np.testing.assert_allclose(x[[0, -1], n + 1 :], 0.0, atol=1e-12)
+        assert np.all((m.position_lower[m.actuated] < q) & (q < m.position_upper[m.actuated]))
+        assert np.all(np.abs(qd) <= np.minimum(4.0, m.velocity_upper[m.actuated]) + 1e-9)
+        # Central differences of sines of at most 3.3 Hz are off by less than 0.8 %.
+        np.testing.assert_allclose(np.gradient(q, t, axis=0)[2:-2], qd[2:-2], atol=0.008 * np.abs(qd).max())
+        np.testing.assert_allclose(np.gradient(qd, t, axis=0)[2:-2], qdd[2:-2], atol=0.008 * np.abs(qdd).max())
+        m.motion(q, qd, qdd, t)  # a loop that does not close, or a passive joint beyond its limits, raises
 
 
 @pytest.mark.slow

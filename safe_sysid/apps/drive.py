@@ -15,7 +15,9 @@ from safe_sysid.core.layout import PAYLOAD_NAMES
 from safe_sysid.decimals import at_least
 from safe_sysid.episode import Episode, EpisodeResult
 from safe_sysid.errors import ConfigError
+from safe_sysid.planning.excitation.fourier_excitation import FourierPlanner
 from safe_sysid.planning.planner import PlannerOptions
+from safe_sysid.planning.task.series_task import SeriesTask
 from safe_sysid.planning.task.task import TaskStatus
 from safe_sysid.report.run.summary import VIOLATION_KINDS
 from safe_sysid.robot.parameters import ParameterBox
@@ -34,6 +36,7 @@ def drive(
     options: PlannerOptions,
     seed: int,
     say: Callable[[str], None],
+    period: float | None = None,
 ) -> tuple[EpisodeResult, Plant]:
     """Plan and drive, with errors of sensors and actuators up to what is declared.
 
@@ -41,8 +44,9 @@ def drive(
         motion: what to do; gets the steps and what the simulation found.
         box: that is known to hold the truth; None for the prior.
         payload: in the hand, see :func:`~safe_sysid.simulation.hand.payload_in_hand`.
-        plans: exciting trajectories before the waypoints; the payload is identified with them.
+        plans: exciting trajectories before the waypoints; the payload is identified with them, unless they are series.
         say: gets a line now and then.
+        period: s, of Fourier series that are the exciting trajectories; None for the planner's quintics.
 
     Returns:
         What happened, and the arm that knows the truth.
@@ -62,6 +66,10 @@ def drive(
         name = PAYLOAD_NAMES[int(out[0])] if out.size else "a parameter of the arm"
         raise ConfigError("--payload", name, payload, "a payload within --bounds: these are of another one")
     began = time.perf_counter()
+    task = None
+    if period is not None:
+        series = FourierPlanner(model, motion.scene, motion.gains, options=options, seed=seed, period=period)
+        task, plans = SeriesTask(series, plans), 0
     episode = Episode(
         model,
         plant,
@@ -72,6 +80,7 @@ def drive(
         progress=say,
         waypoints=motion.waypoints,
         box=known,
+        task=task,
     )
     result = episode.run()
     motion.seconds = time.perf_counter() - began
@@ -81,7 +90,8 @@ def drive(
             motion.steps.append((boxes[answer.plan.box_identity], answer))
     motion.steps += [(used, answer) for used, answer in result.task_plans if answer.plan is not None]
     planned = sum(answer.plan is not None for answer in result.plans)
-    motion.reached = planned > 0 if motion.waypoints is None else result.task is TaskStatus.ARRIVED
+    nowhere = motion.waypoints is None and task is None
+    motion.reached = planned > 0 if nowhere else result.task is TaskStatus.ARRIVED
     answers = [*result.plans, *(answer for _, answer in result.task_plans)]
     failed = [reason for answer in answers if answer.plan is None for reason in answer.reasons]
     motion.reasons = () if motion.reached else (*result.task_reasons,) or tuple(failed)

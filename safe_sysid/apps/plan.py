@@ -17,9 +17,13 @@ from safe_sysid.apps.verify.plan_verdict import over, told_margin
 from safe_sysid.control.tube import TrackingTube
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.decimals import at_least
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ConfigError
+from safe_sysid.identification.arm.base_parameters import excitable_columns, random_states
 from safe_sysid.logs.bounds_file import bounds_box, read_bounds
 from safe_sysid.planning.certification.certificate import FAMILIES, start_check
+from safe_sysid.planning.costs.base import midpoints
+from safe_sysid.planning.costs.observation import condition_number
 from safe_sysid.planning.excitation.lessons import next_lesson
 from safe_sysid.planning.plan_files.plan_file import write_plan
 from safe_sysid.planning.planner import Planner, PlannerResult, hand_over_state
@@ -38,6 +42,8 @@ from safe_sysid.whole_files import write_text
 __all__ = ["PlannedMotion", "describe", "excite", "go", "goals_of", "known_box", "pose_named", "table", "write_motion"]
 
 Say = Callable[[str], None]
+#: Samples of a motion's condition number, Hz.
+_RATE = 100.0
 
 
 @dataclass
@@ -52,6 +58,7 @@ class PlannedMotion:
         reached: whether everything that was asked for is planned.
         reasons: why not, for people.
         simulated: what the simulation found; None without one.
+        about: what exciting trajectories are to teach about: ``arm``, ``payload``, or nothing.
     """
 
     model: RobotModel
@@ -64,12 +71,34 @@ class PlannedMotion:
     reasons: tuple[str, ...] = ()
     seconds: float = 0.0
     simulated: dict[str, Any] | None = None
+    about: str = ""
 
     @property
     def duration(self) -> float:
         """Time from the first plan's start to the last one's end, s."""
         plans = [result.plan for _, result in self.steps if result.plan is not None]
         return plans[-1].end_time - plans[0].start_time if plans else 0.0
+
+    @property
+    def condition(self) -> float:
+        """Condition number of the torque regressor along what is driven of all plans, columns of length one.
+
+        Columns of the arm's base parameters (but for what is there on paper alone), or of the payload; nan where there
+        is no plan, or nothing to teach.
+        """
+        plans = [result.plan for _, result in self.steps if result.plan is not None]
+        if not plans or not self.about:
+            return np.nan
+        dynamics, rows = dynamics_of(self.model.kinematics), []
+        columns = np.arange(self.model.layout.size)[self.model.layout.payload]
+        if self.about == "arm":
+            columns = excitable_columns(random_states(self.model.n, dynamics.torque_regressor))
+        for plan, begin in zip(plans, [*(p.start_time for p in plans[1:]), plans[-1].end_time], strict=True):
+            driven = min(begin - plan.start_time, plan.trajectory.duration)
+            x = plan.trajectory.states(midpoints(driven, max(round(_RATE * driven), 1)))
+            rows.append(dynamics.torque_regressor(x[:, 0], x[:, 1], x[:, 2])[..., columns])
+        told = np.concatenate(rows).reshape(-1, len(columns))
+        return condition_number(told, 1.0 / np.maximum(np.linalg.norm(told, axis=0), 1e-300))
 
 
 def known_box(model: RobotModel, file: Path | None) -> ParameterBox:
@@ -224,7 +253,9 @@ def write_motion(motion: PlannedMotion, out: Path, title: str) -> dict[str, Any]
         plan, certificate = answer.plan, answer.certificate
         if plan is None or certificate is None:
             continue
-        path = write_plan(out, plan, certificate, motion.model, box, motion.scene, motion.gains)
+        path = write_plan(
+            out, plan, certificate, motion.model, box, motion.scene, motion.gains, intervals=answer.intervals
+        )
         drawn.append((plan, certificate))
         steps.append(
             {
@@ -252,6 +283,8 @@ def write_motion(motion: PlannedMotion, out: Path, title: str) -> dict[str, Any]
         "waypoints_rad": None if motion.waypoints is None else motion.waypoints.tolist(),
         "motion_s": motion.duration,
         "planning_s": motion.seconds,
+        "teaches": motion.about or None,
+        "condition": motion.condition if np.isfinite(motion.condition) else None,
         "steps": steps,
         "simulated": motion.simulated,
     }
@@ -288,6 +321,12 @@ def describe(motion: PlannedMotion, console: Console, out: Path) -> None:
         console.print(table(motion))
         for line in unchecked(motion.model, motion.scene):
             console.print(f"assumed: {line}", markup=False)
+    if motion.steps and motion.about:
+        whose = "the arm's base parameters" if motion.about == "arm" else "the payload's parameters"
+        console.print(
+            f"condition number of {whose} along all of it, columns of length one: {motion.condition:.3g}",
+            soft_wrap=True,
+        )
     if motion.waypoints is not None and motion.steps:
         last = motion.steps[-1][1].plan
         goal = nearest_turn(motion.model, motion.waypoints[-1], motion.start)

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
     from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["DESCRIPTION", "FORMATTER", "HELP", "configure", "run"]
+
+#: Costs of a criterion, about the payload and about the arm.
+_CRITERIA = {"logdet": ("log_determinant", "arm"), "condition": ("condition", "arm_condition")}
+#: Options that say nothing where loops are sampled, and their defaults.
+_NOT_WITH_LOOPS: dict[str, Any] = {
+    "robot": "kinova_gen3", "scene": "open", "start": "start", "bounds": None, "set": [], "real_time": False,
+    "simulate": False, "payload": None,
+}  # fmt: skip
 
 HELP = "plan certified motions to a goal around obstacles, or to learn from"
 FORMATTER = argparse.RawDescriptionHelpFormatter
@@ -38,6 +47,8 @@ examples:
   safe-sysid plan --scene six_boxes --to-pose 0.4,-0.3,0.4,3.1416,0,0 --simulate --payload 5lb
   safe-sysid plan --scene open --excite 4 --cost width
   safe-sysid plan --scene open --excite-arm 8
+  safe-sysid plan --scene open --excite-arm 3 --motion fourier --criterion condition
+  safe-sysid plan --excite-arm 2 --motion fourier --loops leg      # closed loops: sampled, not certified
 """
 
 
@@ -57,10 +68,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--excite-arm",
         type=at_least(1),
         metavar="N",
-        help="N trajectories that teach about the arm itself, for `safe-sysid identify-arm`: --excite N --cost arm",
+        help="N trajectories that teach about the arm itself, for `safe-sysid identify-arm`",
     )
     where = parser.add_argument_group("arm and surroundings")
     where.add_argument("--robot", default="kinova_gen3", metavar="NAME|FILE", help="(default: %(default)s)")
+    where.add_argument(
+        "--loops",
+        metavar="NAME|FILE",
+        help="an arm with closed loops instead (docs/understand/closed_chains.md): --excite-arm N --motion fourier; "
+        "limits and loops are looked at in samples, nothing is certified",
+    )
     where.add_argument("--scene", default="open", metavar="NAME|FILE", help="(default: %(default)s)")
     where.add_argument("--start", default="start", metavar="Q", help="where the arm rests (default: the scene's)")
     where.add_argument(
@@ -86,6 +103,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--cost", metavar="COST", help="of exciting trajectories, as condition or width (docs/use/planning.md)"
     )
+    how.add_argument(
+        "--criterion",
+        choices=tuple(_CRITERIA),
+        help="of exciting trajectories: log-determinant of the information, or condition number of the regressor "
+        "(default: logdet with --excite-arm)",
+    )
+    how.add_argument(
+        "--motion",
+        choices=("quintic", "fourier"),
+        default="quintic",
+        help="of exciting trajectories: planner's quintics, or one Fourier series from rest to rest each "
+        "(default: %(default)s)",
+    )
+    how.add_argument(
+        "--period", type=at_least(1, 60), default=10, metavar="S", help="of Fourier series, s (default: %(default)s)"
+    )
     how.add_argument("--seed", type=at_least(0), default=0, metavar="S", help="(default: %(default)s)")
     simulate = parser.add_argument_group("try it")
     simulate.add_argument(
@@ -102,10 +135,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Plan; progress goes to stderr, the result to stdout."""
-    if options.excite_arm is not None:
-        if options.cost is not None:
-            raise ConfigError("--cost", "cost", options.cost, "none with --excite-arm, which is a cost of its own")
-        options.excite, options.cost = options.excite_arm, "arm"
+    _check_excitation(options)
     check_output("--json", options.json)
     if options.payload is not None and not options.simulate:
         raise ConfigError("--payload", "payload", options.payload, "--simulate with it: plans hold for all payloads")
@@ -123,6 +153,8 @@ def run(options: argparse.Namespace) -> int:
     check_directory("--out", out)
     if out.exists() and not _is_free(out):
         raise ConfigError("--out", "directory", str(out), "a new or empty directory")
+    if options.loops is not None:
+        return _run_loops(options, out)
     began = time.monotonic()
 
     def say(text: str) -> None:
@@ -138,6 +170,53 @@ def run(options: argparse.Namespace) -> int:
     else:
         _plan(motion, box, options, say)
     return _tell(motion, options, out)
+
+
+def _check_excitation(options: argparse.Namespace) -> None:
+    """Settle on a cost; refuse options that do not go together."""
+    about_arm, asked = options.excite_arm is not None, options.excite_arm or options.excite
+    if about_arm and options.cost is not None:
+        raise ConfigError("--cost", "cost", options.cost, "none with --excite-arm: choose by --criterion")
+    if options.criterion is not None and options.cost is not None:
+        raise ConfigError("--criterion", "cost", options.cost, "no --cost with it: it names one")
+    for name in ("criterion", "motion", "period"):
+        given = getattr(options, name)
+        if asked is None and given not in (None, "quintic", 10):
+            raise ConfigError(f"--{name}", name, given, "--excite or --excite-arm with it")
+    if options.period != 10 and options.motion != "fourier":
+        raise ConfigError("--period", "period", options.period, "--motion fourier with it")
+    if options.loops is not None:
+        if not about_arm or options.motion != "fourier":
+            raise ConfigError("--loops", "loops", options.loops, "--excite-arm N --motion fourier with it")
+        for name, default in _NOT_WITH_LOOPS.items():
+            if getattr(options, name) != default:
+                option = f"--{name.replace('_', '-')}"
+                raise ConfigError(option, name, getattr(options, name), "none with --loops: nothing is certified there")
+    options.about = "" if asked is None else "arm" if about_arm else "payload"
+    if about_arm:
+        options.excite = options.excite_arm
+    if about_arm or options.criterion is not None:
+        options.cost = _CRITERIA[options.criterion or "logdet"][about_arm]
+
+
+def _run_loops(options: argparse.Namespace, out: Path) -> int:
+    """Fourier series of an arm with closed loops, in samples."""
+    import json
+
+    from safe_sysid.apps.plan_loops import plan_loops
+    from safe_sysid.whole_files import write_text
+
+    told = plan_loops(options.loops, options.excite, options.period, options.criterion or "logdet", options.seed, out)
+    if options.json is not None:
+        write_text(options.json, json.dumps(told, indent=1) + "\n")
+    if not options.quiet:
+        for part in told["motions"]:
+            print(f"{part['file']}: {part['seconds']:.1f} s, up to {max(part['velocity']):.2f} rad/s")
+    print(
+        f"{out}: {len(told['motions'])} motions of {told['mechanism']}; condition number of its base parameters along "
+        f"all of them, columns of length one: {told['condition']:.3g}; NOT CERTIFIED: {told['checked']}"
+    )
+    return 0
 
 
 def _is_free(out: Path) -> bool:
@@ -174,7 +253,7 @@ def _prepare(options: argparse.Namespace, say: Any) -> tuple[PlannedMotion, Para
     start = pose_named("--start", options.start, model, scene)
     gains = tracking_tube(model, lockstep=not options.real_time)
     box = known_box(model, options.bounds)
-    motion = PlannedMotion(model, scene, gains, start, None)
+    motion = PlannedMotion(model, scene, gains, start, None, about=options.about)
     if options.to:
         motion.waypoints = np.array([pose_named("--to", text, model, scene) for text in options.to])
     elif options.to_pose:
@@ -184,10 +263,12 @@ def _prepare(options: argparse.Namespace, say: Any) -> tuple[PlannedMotion, Para
 
 def _plan(motion: PlannedMotion, box: ParameterBox, options: argparse.Namespace, say: Any) -> None:
     from safe_sysid.apps.plan import excite, go
+    from safe_sysid.planning.excitation.fourier_excitation import FourierPlanner
     from safe_sysid.planning.planner import Planner, PlannerOptions
 
     chosen = PlannerOptions() if options.cost is None else PlannerOptions(cost=options.cost)
-    planner = Planner(motion.model, motion.scene, motion.gains, options=chosen, seed=options.seed)
+    make = Planner if options.motion == "quintic" else partial(FourierPlanner, period=options.period)
+    planner = make(motion.model, motion.scene, motion.gains, options=chosen, seed=options.seed)
     if options.excite:
         excite(motion, planner, box, options.excite, say)
     else:
@@ -205,7 +286,8 @@ def _simulate(motion: PlannedMotion, box: ParameterBox, options: argparse.Namesp
         return
     chosen = PlannerOptions() if options.cost is None else PlannerOptions(cost=options.cost)
     known = None if options.bounds is None else box
-    drive(motion, known, options.payload or "auto", options.excite or 0, chosen, options.seed, say)
+    period = options.period if options.motion == "fourier" else None
+    drive(motion, known, options.payload or "auto", options.excite or 0, chosen, options.seed, say, period)
 
 
 def _tell(motion: PlannedMotion, options: argparse.Namespace, out: Path) -> int:

@@ -99,6 +99,7 @@ class PlannerResult:
         wall_time, optimise_time, certify_time: s.
         first_time: s until the first certified plan; nan without one.
         reasons: for people; empty if planned.
+        intervals: time cells of the certificate before any splitting; None: the settings'.
     """
 
     status: PlanStatus
@@ -115,6 +116,7 @@ class PlannerResult:
     first_time: float = np.nan
     calibration: Calibration | None = None
     reasons: tuple[str, ...] = ()
+    intervals: int | None = None
 
 
 def hand_over_state(plan: Plan) -> FloatArray:

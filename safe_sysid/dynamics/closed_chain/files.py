@@ -128,7 +128,7 @@ def load_mechanism(loops: str | Path | None, urdf: str | Path | None = None, joi
     names = tuple(model.names)[1:]
     _check_names(file, settings, names)
     sliding = np.array([_kind(tree, joint) == "prismatic" for joint in names])
-    lower, upper = _limits(tree, names)
+    lower, upper, velocity = _limits(tree, names)
     actuated = [names.index(joint) for joint in settings.actuated or names]
     start = np.array([settings.start.get(joint, 0.0) for joint in names])
     return Mechanism(
@@ -142,6 +142,7 @@ def load_mechanism(loops: str | Path | None, urdf: str | Path | None = None, joi
         tuple(_closure(file, model, loop) for loop in settings.loops),
         start,
         settings.smallest_singular_value,
+        velocity,
     )
 
 
@@ -231,22 +232,25 @@ def _check_names(file: str, settings: MechanismFile, names: tuple[str, ...]) -> 
         raise ConfigError(file, "actuated", list(settings.actuated), "each joint once")
 
 
-def _limits(tree: UrdfTree, names: tuple[str, ...]) -> tuple[FloatArray, FloatArray]:
-    """(n,), (n,): infinite for continuous joints.
+def _limits(tree: UrdfTree, names: tuple[str, ...]) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Positions (n,), (n,), infinite for continuous joints; velocities (n,), infinite where none is given.
 
     Raises:
         ModelError: a joint without limits.
     """
     joints = {joint.name: joint for joint in tree.joints}
     lower, upper = np.full(len(names), -np.inf), np.full(len(names), np.inf)
+    velocity = np.full(len(names), np.inf)
     for j, name in enumerate(names):
         joint = joints[name]
+        if joint.velocity is not None and joint.velocity > 0.0:  # zero stands for nothing in many files
+            velocity[j] = joint.velocity
         if joint.kind == "continuous":
             continue
         if joint.lower is None or joint.upper is None or not joint.lower < joint.upper:
             raise tree.reader.error(f"joint {name!r}: limits {joint.lower} to {joint.upper}: expected lower < upper")
         lower[j], upper[j] = joint.lower, joint.upper
-    return lower, upper
+    return lower, upper, velocity
 
 
 def _kinematics(

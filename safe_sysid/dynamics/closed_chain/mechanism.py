@@ -50,6 +50,7 @@ class Mechanism:
         closures: of the loops; none for an open chain.
         start: (n,) near which the loops close; after construction they are closed there. It picks the branch.
         smallest: singular value of J_u below which a position counts as singular.
+        velocity_upper: (n,) rad/s (m/s), infinity where nobody says.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Mechanism:
     closures: tuple[LoopClosure, ...] = ()
     start: FloatArray = field(default_factory=lambda: np.zeros(0))
     smallest: float = 1e-3
+    velocity_upper: FloatArray = field(default_factory=lambda: np.zeros(0))
 
     def __post_init__(self) -> None:
         """Validate, close the loops at ``start``, and drop redundant rows.
@@ -72,7 +74,9 @@ class Mechanism:
         n = len(self.joint_names)
         if len(set(self.joint_names)) != n or len(self.kinematics.axis) != n:
             raise ModelError(f"{self.name}: joints {list(self.joint_names)}: expected different names, one per axis")
-        for name in ("position_lower", "position_upper"):
+        if np.size(self.velocity_upper) == 0:
+            object.__setattr__(self, "velocity_upper", np.full(n, np.inf))
+        for name in ("position_lower", "position_upper", "velocity_upper"):
             object.__setattr__(self, name, frozen_array(getattr(self, name), (n,), f"{self.name}.{name}", finite=False))
         theta = frozen_array(self.theta_nominal, (ParameterLayout(n).size,), f"{self.name}.theta_nominal")
         object.__setattr__(self, "theta_nominal", theta)
@@ -98,6 +102,7 @@ class Mechanism:
             model.limits.position_upper,
             model.theta_nominal,
             np.arange(model.n),
+            velocity_upper=model.limits.velocity,
         )
 
     @property

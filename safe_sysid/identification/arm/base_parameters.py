@@ -27,12 +27,15 @@ __all__ = [
     "base_parameters",
     "base_parameters_of_factor",
     "combination_names",
+    "excitable_columns",
     "parameter_words",
     "random_states",
 ]
 
 #: Of a column's norm: what is left of a dependent one is rounding; and a share that is not worth a word in a name.
 _RANK, _WORDLESS = 1e-11, 1e-4
+#: Of a column's norm: directions of which less is left are there on paper alone, as where axes are almost square.
+_PAPER = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,11 +122,21 @@ def parameter_units(layout: ParameterLayout, sliding: BoolArray) -> list[str]:
     return [*PAYLOAD_UNITS * layout.n, *terms]
 
 
-def base_parameters(regressor: FloatArray) -> BaseParameters:
+def excitable_columns(regressor: FloatArray) -> IntArray:
+    """Independent columns that motions can tell apart: those of base parameters but for what is there on paper alone.
+
+    Args:
+        regressor: (M, P), as of :func:`base_parameters`.
+    """
+    return base_parameters(regressor, _PAPER).independent
+
+
+def base_parameters(regressor: FloatArray, rank: float = _RANK) -> BaseParameters:
     """Base parameters of a regressor at many states; which states does not matter if they excite everything.
 
     Args:
         regressor: (M, P) rows of joints and states, M at least P.
+        rank: of a column's norm: where less is left the column counts as dependent.
 
     Raises:
         ParameterError: not finite, or too few rows.
@@ -132,14 +145,15 @@ def base_parameters(regressor: FloatArray) -> BaseParameters:
     if regressor.ndim != 2 or len(regressor) < regressor.shape[1]:
         expected = "(M, P), M at least P"
         raise ParameterError(f"regressor of shape {regressor.shape}: expected {expected}")
-    return base_parameters_of_factor(linalg.qr(regressor, mode="r")[0][: regressor.shape[1]])
+    return base_parameters_of_factor(linalg.qr(regressor, mode="r")[0][: regressor.shape[1]], rank)
 
 
-def base_parameters_of_factor(factor: FloatArray) -> BaseParameters:
+def base_parameters_of_factor(factor: FloatArray, rank: float = _RANK) -> BaseParameters:
     """The same from the triangular factor of a regressor's QR decomposition.
 
     Args:
         factor: (K, P).
+        rank: as of :func:`base_parameters`.
 
     Raises:
         ParameterError: a number is not finite, or all are zero.
@@ -153,16 +167,16 @@ def base_parameters_of_factor(factor: FloatArray) -> BaseParameters:
     scale = np.where(seen, norms, 1.0)
     columns = np.flatnonzero(seen)
     triangle, order = linalg.qr(factor[:, columns] / scale[columns], mode="r", pivoting=True)
-    rank = int(np.sum(np.abs(np.diag(triangle)) > _RANK))
-    first, rest = columns[order[:rank]], columns[order[rank:]]
-    solved = linalg.solve_triangular(triangle[:rank, :rank], triangle[:rank, rank:])
+    count = int(np.sum(np.abs(np.diag(triangle)) > rank))
+    first, rest = columns[order[:count]], columns[order[count:]]
+    solved = linalg.solve_triangular(triangle[:count, :count], triangle[:count, count:])
     solved = solved * scale[rest] / scale[first][:, None]
     size = np.abs(solved) * scale[first][:, None] / scale[rest]
     solved[size < 1e-13] = 0.0
     by_index = np.argsort(first)
     independent = first[by_index]
     dependent = np.setdiff1d(np.arange(factor.shape[1]), independent)
-    combination = np.zeros((rank, len(dependent)))
+    combination = np.zeros((count, len(dependent)))
     combination[:, np.searchsorted(dependent, rest)] = solved[by_index]
     return BaseParameters(independent, dependent, combination)
 

@@ -13,12 +13,14 @@ from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.dynamics.closed_chain import ClosureError, Mechanism
 from safe_sysid.errors import ParameterError
 
-__all__ = ["CRITERIA", "Waves", "box_of_motions", "exciting"]
+__all__ = ["CRITERIA", "RAMP", "Waves", "box_of_motions", "exciting"]
 
 #: What the best series is chosen by: the determinant of the information, or the condition number of the regressor's
 #: columns [Ayusawa2017], both of columns of length one; the determinant counts their lengths, too, half.
 CRITERIA = ("determinant", "condition")
 _HARMONICS, _ROOM, _SAMPLES, _WIDEST = 5, 0.85, 400, 2.0
+#: s, in which a motion from rest to rest grows to its size and shrinks again.
+RAMP = 1.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,22 +32,36 @@ class Waves:
         size: (n_a, K) rad.
         frequency: (n_a, K) rad/s.
         phase: (n_a, K) rad.
+        seconds: after which it ends, if it begins and ends at rest in the middle.
+        ramp: s, in which it grows from there; 0: it never rests.
     """
 
     middle: FloatArray
     size: FloatArray
     frequency: FloatArray
     phase: FloatArray
+    seconds: float = 0.0
+    ramp: float = 0.0
 
     def at(self, t: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Positions, velocities and accelerations (N, n_a) at N times. ``t``: (N,) s."""
         angle = self.frequency * t[:, None, None] + self.phase
         rate = self.size * self.frequency
-        return (
-            self.middle + np.sum(self.size * np.sin(angle), axis=2),
-            np.sum(rate * np.cos(angle), axis=2),
-            -np.sum(rate * self.frequency * np.sin(angle), axis=2),
-        )
+        away = np.sum(self.size * np.sin(angle), axis=2)
+        speed = np.sum(rate * np.cos(angle), axis=2)
+        bend = -np.sum(rate * self.frequency * np.sin(angle), axis=2)
+        if self.ramp > 0.0:
+            s, ds, dds = self._share(t)
+            away, speed, bend = s * away, s * speed + ds * away, s * bend + 2.0 * ds * speed + dds * away
+        return self.middle + away, speed, bend
+
+    def _share(self, t: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """(N, 1) share of the sines from 0 to 1 and back, at rest with no acceleration at its ends; derivatives."""
+        left, right = t / self.ramp, (self.seconds - t) / self.ramp
+        x, sign = np.clip(np.minimum(left, right), 0.0, 1.0), np.where(left < right, 1.0, -1.0) / self.ramp
+        s = x**3 * (10.0 - 15.0 * x + 6.0 * x**2)
+        ds, dds = 30.0 * x**2 * (1.0 - x) ** 2, 60.0 * x * (1.0 - x) * (1.0 - 2.0 * x)
+        return s[:, None], (sign * ds)[:, None], (sign**2 * dds)[:, None]
 
 
 def box_of_motions(mechanism: Mechanism) -> tuple[FloatArray, FloatArray]:
@@ -62,35 +78,45 @@ def exciting(
     velocity: float = 4.0,
     tries: int = 25,
     criterion: str = "determinant",
+    before: FloatArray | None = None,
+    ramp: float = 0.0,
+    samples: int = _SAMPLES,
 ) -> Waves:
     """A Fourier series within the limits, the best of some.
 
     Args:
         columns: of the regressor that are independent and wanted.
-        velocity: largest, rad/s.
+        velocity: largest, rad/s; of a motor that the URDF knows to be slower, that.
+        before: (c, c) Gram matrix of these columns along motions before, as of so many samples.
+        ramp: s, in which it leaves rest, and comes to it at the end; 0: it never rests.
+        samples: that limits and loops are looked at in, ends included.
 
     Raises:
-        ParameterError: an unknown criterion, or no series that excites all columns.
+        ParameterError: an unknown criterion, a ramp that is too long, or no series that excites all columns.
     """
+    if not 0.0 <= 2.0 * ramp < seconds:
+        raise ParameterError(f"ramp = {ramp!r} s: expected 0 to less than half of {seconds} s")
     if criterion not in CRITERIA:
         raise ParameterError(f"criterion = {criterion!r}: expected one of {', '.join(CRITERIA)}")
     low, high = box_of_motions(mechanism)
     count, middle = len(low), 0.5 * (low + high)
-    t = np.linspace(0.0, seconds, _SAMPLES)
+    fastest = np.minimum(velocity, mechanism.velocity_upper[mechanism.actuated])
+    t = np.linspace(0.0, seconds, samples)
     best, chosen = -np.inf, None
     for _ in range(tries):
         base = 2.0 * np.pi / seconds * np.arange(1, 4 * _HARMONICS + 1)
         picked = np.stack([rng.choice(base, _HARMONICS, replace=False) for _ in range(count)])
         phase, size = rng.uniform(0, 2 * np.pi, picked.shape), rng.normal(size=picked.shape) / picked
-        q, qd, _ = Waves(middle, size, picked, phase).at(t)
+        q, qd, _ = Waves(middle, size, picked, phase, seconds, ramp).at(t)
         reach = np.max(np.abs(q - middle), axis=0) / (0.5 * _ROOM * (high - low))
-        rush = np.max(np.abs(qd), axis=0) / velocity
-        series = Waves(middle, size / np.maximum(reach, rush)[:, None], picked, phase)
+        rush = np.max(np.abs(qd), axis=0) / fastest
+        series = Waves(middle, size / np.maximum(reach, rush)[:, None], picked, phase, seconds, ramp)
         try:
             motion = mechanism.motion(*series.at(t), t)
         except ClosureError:
             continue
-        value = _worth(mechanism.regressor(motion)[:, :, columns].reshape(-1, len(columns)), criterion)
+        rows = mechanism.regressor(motion)[:, :, columns].reshape(-1, len(columns))
+        value = _worth(rows.T @ rows + (0.0 if before is None else before), criterion)
         if value > best:
             best, chosen = value, series
     if chosen is None:
@@ -100,12 +126,12 @@ def exciting(
     return chosen
 
 
-def _worth(rows: FloatArray, criterion: str) -> float:
-    """Of a regressor's rows; minus infinity where columns are zero or dependent."""
-    scale = np.linalg.norm(rows, axis=0)
+def _worth(gram: FloatArray, criterion: str) -> float:
+    """Of the Gram matrix of a regressor's columns; minus infinity where columns are zero or dependent."""
+    scale = np.sqrt(np.diag(gram))
     if np.any(scale == 0.0):
         return -np.inf
-    values = np.linalg.eigvalsh((rows / scale).T @ (rows / scale))
+    values = np.linalg.eigvalsh(gram / scale / scale[:, None])
     if values[0] <= 1e-14:
         return -np.inf
     if criterion == "condition":

@@ -133,6 +133,7 @@ class CostContext:
     log_determinant = partialmethod(joint_set, "log_determinant")
     smallest_eigenvalue = partialmethod(joint_set, "smallest_eigenvalue")
     arm = partialmethod(joint_set, "arm")
+    arm_condition = partialmethod(joint_set, "arm_condition")
 
     def after(self, k: FloatArray, until: float) -> CostMemory:
         """The memory once trajectory k (n,) has been driven until ``until``, s."""

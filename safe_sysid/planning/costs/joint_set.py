@@ -12,11 +12,13 @@ are so told apart on purpose and not by luck. From the information matrix I of a
 ``log_determinant``       minus the log determinant of theta_e's block of I, over 20: as if theta_r were *known*
 ``smallest_eigenvalue``   minus half the log of the smallest eigenvalue of that block, in half widths of now (p-norm)
 ``arm``                   minus the log determinant of I over 20: of all parameters, the arm's own included
+``arm_condition``         log condition number of the rows' columns of base parameters, each of length one
 ========================  ============================================================================================
 
 All are in units of the log of a standard deviation: one less is "e times narrower". ``width`` asks of each interval how
 wide it will be beside what is published now, and its mean square is ruled by those that a plan would leave wide; a mean
-of logs would rather make narrow ones narrower still (measured: docs/understand/planning_costs.md).
+of logs would rather make narrow ones narrower still (measured: docs/understand/planning_costs.md). ``arm_condition``
+knows no prior: rows are those of all plans, over their errors w.
 """
 
 from __future__ import annotations
@@ -26,14 +28,15 @@ from typing import Literal
 
 import numpy as np
 
-from safe_sysid.core.arrays import FloatArray
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import PlanError
+from safe_sysid.identification.arm.base_parameters import excitable_columns, random_states
 from safe_sysid.planning.costs.base import check_horizon, midpoints
 from safe_sysid.planning.costs.condition import payload_scale
 from safe_sysid.planning.costs.excitation import regressor_gradient
 from safe_sysid.planning.costs.posterior_kernels import back_to_rows, solve_posterior
-from safe_sysid.planning.costs.spectrum import log_smallest, log_volume
+from safe_sysid.planning.costs.spectrum import log_condition, log_smallest, log_volume
 from safe_sysid.planning.optimiser.family import Sampler, TrajectoryFamily
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.model import RobotModel
@@ -42,10 +45,12 @@ from safe_sysid.robot.parameters import ParameterBox, frozen_array
 __all__ = ["KINDS", "InformationCost"]
 
 States = tuple[FloatArray, FloatArray, FloatArray]
-Kind = Literal["width", "information", "log_determinant", "smallest_eigenvalue", "arm"]
-KINDS = ("width", "information", "log_determinant", "smallest_eigenvalue", "arm")
+Kind = Literal["width", "information", "log_determinant", "smallest_eigenvalue", "arm", "arm_condition"]
+KINDS = ("width", "information", "log_determinant", "smallest_eigenvalue", "arm", "arm_condition")
 #: Parameters known better than this still get a finite prior information.
 _RADIUS_FLOOR = 1e-9
+#: Squared length of a column, of the sum of all, below which it is no longer scaled to one.
+_SHORTEST = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +83,7 @@ class InformationCost:
     sampler: Sampler = field(init=False, repr=False)
     _scale: FloatArray = field(init=False, repr=False)
     _start: FloatArray = field(init=False, repr=False)
+    _base: IntArray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Validate and precompute.
@@ -94,7 +100,11 @@ class InformationCost:
         executed = frozen_array(self.executed, (size, size), "executed information")
         windows = max(1, round(self.horizon / self.window))
         scale = np.maximum(self.prior.rad, _RADIUS_FLOOR)
+        regressor = dynamics_of(self.model.kinematics).torque_regressor
+        by_condition = self.kind == "arm_condition"
+        every = random_states(self.model.n, regressor) if by_condition else None
         values = {
+            "_base": np.zeros(0, int) if every is None else excitable_columns(every),
             "executed": executed,
             "windows": windows,
             "sampler": self.family.sampler(midpoints(self.horizon, windows * self.samples)),
@@ -157,6 +167,8 @@ class InformationCost:
             value, by_gram = log_volume(self._start + flat.T @ flat)
             tens = 0.1 * self.prior.size  # as if each ten parameters were a payload
             return tens * value, 2.0 * tens * (flat @ by_gram)
+        if self.kind == "arm_condition":
+            return self._condition(flat)
         e = self.prior.layout.payload
         now = payload_scale(self.box) / self._scale[e]
         if self.kind in ("log_determinant", "smallest_eigenvalue"):
@@ -181,6 +193,21 @@ class InformationCost:
         if gradient:
             # d covariance = -covariance d(information) covariance, information = start + flat^T flat.
             back_to_rows(flat, columns, -2.0 * slope, by_flat)
+        return value, by_flat
+
+    def _condition(self, flat: FloatArray) -> tuple[float, FloatArray]:
+        """Log condition number of base columns of length one, those of plans before included, and its derivative."""
+        own, base = flat[:, self._base], np.ix_(self._base, self._base)
+        gram = self._start[base] - np.eye(len(self._base)) + own.T @ own
+        # What nothing excites yet keeps a length, so that the cost falls as soon as something does.
+        size = np.diag(gram) + _SHORTEST * np.trace(gram) + 1e-300
+        unit = 1.0 / np.sqrt(size)
+        value, by_unit = log_condition(unit[:, None] * gram * unit)
+        by_gram = unit[:, None] * by_unit * unit
+        by_size = -np.sum(by_gram * gram, axis=1) / size
+        by_gram = by_gram + np.diag(by_size + _SHORTEST * by_size.sum())
+        by_flat = np.zeros_like(flat)
+        by_flat[:, self._base] = 2.0 * own @ by_gram
         return value, by_flat
 
     def gauss_newton(self, k: FloatArray) -> None:

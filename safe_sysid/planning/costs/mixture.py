@@ -30,7 +30,7 @@ class MixedCost:
 
     def value_and_gradient(self, k: FloatArray) -> tuple[float, FloatArray]:
         """The cost and its derivative (n,)."""
-        value, gradient = 0.0, np.zeros(self.family.n)
+        value, gradient = 0.0, np.zeros(np.size(k))
         for weight, cost in self.terms:
             part, slope = cost.value_and_gradient(k)
             value += weight * part
@@ -40,7 +40,7 @@ class MixedCost:
     def gauss_newton(self, k: FloatArray) -> FloatArray | None:
         """The sum of the terms' (n, n); None unless every term has one."""
         parts = [(weight, cost.gauss_newton(k)) for weight, cost in self.terms]
-        total = np.zeros((self.family.n, self.family.n))
+        total = np.zeros((np.size(k), np.size(k)))
         for weight, part in parts:
             if part is None:
                 return None

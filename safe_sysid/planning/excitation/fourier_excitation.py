@@ -8,28 +8,37 @@ Certified: the same cost over the same series, inside what a certificate will as
 the box, hypotheses of the tracking theorem, distances), then quintics through the series' states, certified by
 :func:`~.certificate.verify_plan`: they *are* what is tracked. What a certificate finds worse than
 samples did is asked for in the next round; if no round is certified, the motion is shrunk until one is.
+
+:class:`FourierPlanner` makes plans of it: any cost of :mod:`safe_sysid.planning.costs` but the goal's, each series for
+what those before it left open.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.tube import TrackingTube
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.certification.certificate import PlanCertificate, start_check
+from safe_sysid.planning.costs import CostContext, CostSpec, build_cost
+from safe_sysid.planning.costs.base import Cost
 from safe_sysid.planning.costs.condition import ConditionCost, payload_scale
 from safe_sysid.planning.costs.observation import condition_number
-from safe_sysid.planning.motions.certified_rows import CertifiedRows
+from safe_sysid.planning.motions.certified_rows import CertifiedRows, cells_of
 from safe_sysid.planning.motions.motion_limits import MotionKeep, MotionLimits
 from safe_sysid.planning.motions.motion_rows import FAR, rate_rows
 from safe_sysid.planning.motions.motion_sampler import MotionSampler
+from safe_sysid.planning.optimiser.budget import Budget
 from safe_sysid.planning.optimiser.family import TrajectoryFamily
 from safe_sysid.planning.optimiser.sqp import Inequalities, SqpOptions, Subproblem, minimise
+from safe_sysid.planning.planner import Planner
+from safe_sysid.planning.results import Calibration, PlannerResult, PlanStatus
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
 from safe_sysid.robot.scenes.scene import Scene
@@ -38,7 +47,11 @@ from safe_sysid.trajectories.fourier import FourierFamily, FourierTrajectory
 from safe_sysid.trajectories.plan import Plan
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
-__all__ = ["FourierExcitation", "certified_fourier", "classical_fourier"]
+__all__ = ["LONGEST", "FourierExcitation", "FourierPlanner", "certified_fourier", "classical_fourier"]
+
+#: Longest period of a planner's series, s: of longer ones a plan file would not take the certificate.
+LONGEST = 60.0
+CostMaker = Callable[[TrajectoryFamily], Cost]
 
 #: Share of limits that the classical method leaves, besides what is exact.
 _KEEP = MotionKeep(position=0.0, velocity=0.01, acceleration=0.01, torque=0.0, clearance=0.0, self_clearance=0.0)
@@ -50,8 +63,8 @@ _SQP = SqpOptions(radius=0.2, tolerance=5e-4)
 #: A guess that breaks rows is made shorter by this; a motion that is not certified at last, to these shares.
 _SHRINK, _SHORTER = 0.8, (0.98, 0.95, 0.9, 0.8, 0.65, 0.5, 0.35, 0.2, 0.1)
 
-#: A certified motion that is no better than this share of the last one ends the rounds.
-_SETTLED = 0.98
+#: A certified motion whose cost, a logarithm, is less than this below the last one's ends the rounds.
+_SETTLED = 0.02
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +75,8 @@ class FourierExcitation:
         trajectory: quintics through its states; what is tracked.
         condition: 2-norm condition number of theta_e's torque regressor, unscaled columns, at 128 samples.
         scaled: the same in columns scaled as for the search.
+        cost: what was minimised.
+        numbers: (n m,) that select the series.
         certificate: of ``trajectory``; None for the classical method.
         rounds: searches that were made, certificates included.
     """
@@ -70,6 +85,8 @@ class FourierExcitation:
     trajectory: QuinticTrajectory
     condition: float
     scaled: float
+    cost: float
+    numbers: FloatArray
     certificate: PlanCertificate | None = None
     rounds: int = 1
 
@@ -156,24 +173,25 @@ def classical_fourier(
     # Between samples a series may be a little beyond; the exact ranges decide.
     x = found.reshape(family.n, family.free)
     x *= _exact_share(family.trajectory(x), limits)[:, None]
-    return _excitation(family, cost, x)
+    return _excitation(family, cost, cost, x)
 
 
 def certified_fourier(
     model: RobotModel,
     box: ParameterBox,
     scene: Scene,
-    gains: ControllerGains,
+    gains: TrackingTube,
     start: ArrayLike,
     period: float = 10.0,
     harmonics: int = 5,
     scale: ArrayLike | None = None,
-    seed: int = 0,
+    seed: int | Sequence[int] = 0,
     starts: int = 2,
     iterations: int = 60,
     rounds: int = 5,
+    make_cost: CostMaker | None = None,
 ) -> FourierExcitation:
-    """Series of small condition number that our certificate holds for.
+    """Series of small cost that our certificate holds for.
 
     Args:
         start: (n,) rad, where it begins and ends, at rest.
@@ -181,6 +199,7 @@ def certified_fourier(
         scale: (10,) of the regressor's columns; None: the box's radii of theta_e.
         starts: so many of them are optimised before the first certificate.
         rounds: certificates while the motion is optimised.
+        make_cost: of the family of series; None: the condition number of theta_e's columns, scaled.
 
     Raises:
         PlanError: the arm may not even hold the start pose, or no motion from there is certified, with the reasons.
@@ -191,25 +210,26 @@ def certified_fourier(
     if reasons:
         raise PlanError("excitation start refused: " + "; ".join(reasons))
     family = FourierFamily(start, period, harmonics)
-    cost = _condition_cost(model, family, payload_scale(box) if scale is None else np.asarray(scale, float))
+    condition = _condition_cost(model, family, payload_scale(box) if scale is None else np.asarray(scale, float))
+    cost = condition if make_cost is None else make_cost(cast(TrajectoryFamily, _Motions(family)))
     # What resting is certified for is where the reserves begin.
     still = np.zeros(family.n * family.free)
     rows = CertifiedRows.build(model, box, scene, gains, _row_sampler(family))
-    _, rows = _certified(family, cost, still, rows, 0)
+    _, rows = _certified(family, cost, condition, still, rows, 0)
     best: FourierExcitation | None = None
     x = _minimum(cost, rows, _first_guesses(family, rows, seed, starts), iterations)
     for count in range(1, rounds + 1):
-        found, rows = _certified(family, cost, x, rows, count)
+        found, rows = _certified(family, cost, condition, x, rows, count)
         passed = found.certificate is not None and found.certificate.ok
-        if passed and (best is None or found.scaled < best.scaled):
-            settled = best is not None and found.scaled > _SETTLED * best.scaled
+        if passed and (best is None or found.cost < best.cost):
+            settled = best is not None and found.cost > best.cost - _SETTLED
             best = found
             if settled:
                 break
         if count < rounds:
             x = _minimum(cost, rows, [x], iterations)
     for count, share in enumerate(() if best is not None else _SHORTER, rounds + 1):
-        found, _ = _certified(family, cost, share * x, rows, count)
+        found, _ = _certified(family, cost, condition, share * x, rows, count)
         if found.certificate is not None and found.certificate.ok:
             best = found
             break
@@ -220,17 +240,19 @@ def certified_fourier(
 
 
 def _certified(
-    family: FourierFamily, cost: ConditionCost, x: FloatArray, rows: CertifiedRows, count: int
+    family: FourierFamily, cost: Cost, condition: ConditionCost, x: FloatArray, rows: CertifiedRows, count: int
 ) -> tuple[FourierExcitation, CertifiedRows]:
     """The series of x with its certificate, and the rows as that certificate sees them."""
-    found = _excitation(family, cost, x.reshape(family.n, family.free))
+    found = _excitation(family, cost, condition, x.reshape(family.n, family.free))
     n = family.n
     plan = Plan(found.trajectory, 0.0, family.period, rows.box.identity, 0, np.zeros(n))
     certificate, wiser = rows.certify(plan, x)
     return replace(found, certificate=certificate, rounds=count), wiser
 
 
-def _first_guesses(family: FourierFamily, rows: Inequalities, seed: int, starts: int) -> list[FloatArray]:
+def _first_guesses(
+    family: FourierFamily, rows: Inequalities, seed: int | Sequence[int], starts: int
+) -> list[FloatArray]:
     """Random coefficients, as large as the rows let them be."""
     rng = np.random.default_rng(seed)
     out = []
@@ -243,7 +265,7 @@ def _first_guesses(family: FourierFamily, rows: Inequalities, seed: int, starts:
     return out
 
 
-def _minimum(cost: ConditionCost, rows: Inequalities, guesses: list[FloatArray], iterations: int) -> FloatArray:
+def _minimum(cost: Cost, rows: Inequalities, guesses: list[FloatArray], iterations: int) -> FloatArray:
     """Best local minimum near some guesses; a guess that keeps the rows if no search ends with anything better."""
     size = guesses[0].size
     subproblem, bound = Subproblem(size, _ROWS), np.full(size, 1e3)
@@ -274,9 +296,93 @@ def _exact_share(series: FourierTrajectory, limits: MotionLimits) -> FloatArray:
     return share * (1.0 - 1e-9)
 
 
-def _excitation(family: FourierFamily, cost: ConditionCost, x: FloatArray) -> FourierExcitation:
-    series = family.trajectory(x)
-    rows = cost.rows(x.ravel()).reshape(-1, 10)
-    return FourierExcitation(
-        series, series.quintic(), condition_number(rows), condition_number(rows, np.asarray(cost.scale))
-    )
+def _excitation(family: FourierFamily, cost: Cost, condition: ConditionCost, x: FloatArray) -> FourierExcitation:
+    series, numbers = family.trajectory(x), x.ravel()
+    rows = condition.rows(numbers).reshape(-1, 10)
+    scaled = condition_number(rows, np.asarray(condition.scale))
+    return FourierExcitation(series, series.quintic(), condition_number(rows), scaled, cost.value(numbers), numbers)
+
+
+class FourierPlanner(Planner):
+    """A planner whose plans are certified Fourier series: from rest, driven to their ends, where the next one begins.
+
+    It searches without a deadline, some 10 s to a minute per plan, and is not for planning while an arm moves.
+
+    Args:
+        period: s, of every series.
+        more: as for :class:`~safe_sysid.planning.planner.Planner`.
+    """
+
+    def __init__(self, *args: Any, period: float = 10.0, **more: Any) -> None:
+        """Prepare.
+
+        Raises:
+            PlanError: a period out of range, or a cost that is a goal's.
+        """
+        super().__init__(*args, **more)
+        if not self.settings.t_p <= period <= LONGEST:
+            raise PlanError(f"period = {period!r} s: expected {self.settings.t_p} (planner.t_p) to {LONGEST:g}")
+        if CostSpec.parse(self.options.cost).uses("goal"):
+            raise PlanError(f"cost {self.options.cost}: expected no term goal: a Fourier series ends where it begins")
+        self.period = float(period)
+
+    def plan_next(
+        self,
+        start_state: ArrayLike,
+        start_time: float,
+        box: ParameterBox,
+        sequence: int,
+        previous: Plan | None = None,
+        executed_information: FloatArray | None = None,
+        budget: Budget | None = None,
+        last: bool = False,
+        calibration: Calibration | None = None,
+        goal: ArrayLike | None = None,
+        cost: CostSpec | str | None = None,
+        on_certified: Callable[[PlannerResult], None] | None = None,
+        scene: Scene | None = None,
+    ) -> PlannerResult:
+        """A series from rest, for every parameter in the box; NO_LESSON from a start in motion.
+
+        Arguments as of the planner's; ``budget``'s clock alone counts, and information is of whole series.
+        """
+        clock = (self.budget() if budget is None else budget).clock
+        began = clock()
+        start = frozen_array(start_state, (3, self.model.n), "plan start state")
+        if np.any(start[1:]):
+            return PlannerResult(PlanStatus.NO_LESSON, reasons=("a Fourier series begins at rest",))
+        refused = tuple(self._start_refusals(start[0], box))
+        if refused:
+            return PlannerResult(PlanStatus.START_REFUSED, wall_time=clock() - began, reasons=refused)
+
+        def context(family: TrajectoryFamily) -> CostContext:
+            found = self.context(start, box, executed_information, last, calibration, family=family)
+            return replace(found, horizon=self.period)
+
+        chosen = self.options.cost if cost is None else cost
+        try:
+            found = certified_fourier(
+                self.model, box, self.scene if scene is None else scene, self.gains, start[0], self.period,
+                seed=(self.seed, sequence), make_cost=lambda family: build_cost(chosen, context(family)),
+            )  # fmt: skip
+        except PlanError as error:
+            return PlannerResult(PlanStatus.NO_CERTIFIED_PLAN, wall_time=clock() - began, reasons=(str(error),))
+        series = FourierFamily(start[0], self.period, found.series.harmonics)
+        known = context(cast(TrajectoryFamily, _Motions(series)))
+        taught, t_p, still = known.condition(), self.settings.t_p, np.zeros(self.model.n)
+        answer = PlannerResult(
+            PlanStatus.PLANNED,
+            plan=Plan(found.trajectory, start_time, t_p, box.identity, sequence, still),
+            certificate=found.certificate,
+            cost=found.cost,
+            condition=taught.condition(found.numbers),
+            information=taught.information(found.numbers),
+            certificates=found.rounds,
+            wall_time=clock() - began,
+            first_time=clock() - began,
+            calibration=Calibration({}, known.after(found.numbers, self.period).information, box.epoch, known.prior),
+            intervals=cells_of(self.model, self.period),
+        )
+        if on_certified is not None:
+            on_certified(answer)
+        return answer

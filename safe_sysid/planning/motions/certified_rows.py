@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.tube import TrackingTube, torque_reserve
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics.magnitudes import rotor_ceiling
 from safe_sysid.planning.certification.certificate import PlanCertificate, verify_plan
@@ -28,7 +28,7 @@ from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.trajectories.plan import Plan
 
-__all__ = ["CertifiedRows"]
+__all__ = ["CertifiedRows", "cells_of"]
 
 _NOTHING = MotionKeep(position=0.0, velocity=0.0, acceleration=0.0, torque=0.0, clearance=0.0, self_clearance=0.0)
 #: Left on top of what a certificate asks for, in the rows' units.
@@ -37,6 +37,11 @@ _CUSHION = 0.01
 _FIRST_DISTANCE, _FIRST_SHARE = 0.03, 0.05
 #: Time cells of a certificate per s, at least.
 _CELLS = 40
+
+
+def cells_of(model: RobotModel, duration: float) -> int:
+    """Time cells of a certificate of a motion of some duration, s, before any splitting."""
+    return max(model.settings.planner.intervals, round(_CELLS * duration))
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +57,7 @@ class CertifiedRows:
     model: RobotModel
     box: ParameterBox
     scene: Scene
-    gains: ControllerGains
+    gains: TrackingTube
     distances: PairDistances
     sampler: MotionSampler
     limits: MotionLimits
@@ -61,7 +66,7 @@ class CertifiedRows:
 
     @classmethod
     def build(
-        cls, model: RobotModel, box: ParameterBox, scene: Scene, gains: ControllerGains, sampler: MotionSampler
+        cls, model: RobotModel, box: ParameterBox, scene: Scene, gains: TrackingTube, sampler: MotionSampler
     ) -> CertifiedRows:
         """With first guesses of the reserves: what the tracking error may cost, as if joints did not couple."""
         a, g, n = gains.assumptions, gains, model.n
@@ -76,7 +81,7 @@ class CertifiedRows:
             "velocity": g.de_bound / limits.velocity,
             "acceleration": np.full(n, _CUSHION),
             "jerk": np.full(n, _FIRST_SHARE),
-            "torque": (g.K_d + 2.0 * g.K_r * rotor) * g.r_bound / limits.torque,
+            "torque": torque_reserve(model, g, box) / limits.torque,
             "tracking": np.full(1, _FIRST_SHARE),
             "inertia": np.full(1, _FIRST_SHARE),
             "clearance": np.full(int(np.sum(~distances.is_self)), apart),
@@ -142,8 +147,7 @@ class CertifiedRows:
         Args:
             x: (n m,) its motion.
         """
-        settings = self.model.settings.planner
-        cells = max(settings.intervals, round(_CELLS * plan.trajectory.duration))
+        cells = cells_of(self.model, plan.trajectory.duration)
         certificate = verify_plan(plan, self.model, self.box, self.scene, self.gains, intervals=cells)
         other = copy.copy(self)
         object.__setattr__(other, "reserve", self._learned(certificate, self._parts(x, None)))

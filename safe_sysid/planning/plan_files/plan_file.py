@@ -42,7 +42,7 @@ __all__ = ["SCHEMA", "PlanFile", "PlanFileError", "file_name", "read_plan", "wri
 
 SCHEMA = "safe_sysid/plan/2"
 _MAX_BYTES = 64 << 20
-_MAX_KNOTS = 64
+_MAX_KNOTS = 1024
 _MAX_CELLS = 1 << 14
 _MAX_PAIRS = 1 << 14
 #: A margin is claimed this much smaller than it was found, relative and absolute: another machine rounds differently.

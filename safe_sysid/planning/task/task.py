@@ -144,6 +144,11 @@ class TaskPlanner:
         later = polyline_length(np.concatenate([self.waypoints[self.current :][:1], rest]))
         return float(self._nearest + later)
 
+    @property
+    def progress(self) -> str:
+        """What a step's line says of it."""
+        return f" ends {self.distance:.2f} rad before the goal"
+
     def next(
         self,
         state: ArrayLike,
