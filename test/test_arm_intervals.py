@@ -16,6 +16,9 @@ from safe_sysid.identification.equations import momentum
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.equations.stream import MomentumStream, default_windows
+from safe_sysid.robot.loading import load_robot
+from safe_sysid.simulation.arms import draw_truth
+from safe_sysid.simulation.payloads import NO_PAYLOAD
 from safe_sysid.studies.campaign.arm_trial import run_trial
 from safe_sysid.studies.campaign.summary import is_sound, summarise
 
@@ -127,6 +130,18 @@ def test_a_false_declaration_is_said_and_no_log_is_no_interval():
     with pytest.raises(ArmIntervalsError, match="no momentum equations") as said:
         arm_intervals(model, errors, [logs[0][:3]])
     assert said.value.without_equations
+
+
+def test_faults_that_fit_another_arm_contradict_a_declared_one():
+    """All torques 1.3 times too large, or another gear ratio of a nearly round last link: no arm within 30 % is so."""
+    model = load_robot("ur5e", **{"uncertainty.relative": 0.3})
+    rng = np.random.default_rng(1)
+    log = random_log(rng, model, draw_truth(model, NO_PAYLOAD, rng, "uniform"), 4.0)
+    errors, last = MeasurementErrors.from_model(model), np.where(np.arange(model.n) == model.n - 1, 2.0, 1.0)
+    arm_intervals(model, errors, [log])
+    for q, qd, effort in ((1.0, 1.0, 1.3), (last, last, 1.0)):
+        with pytest.raises(ArmIntervalsError, match="a declared assumption is false"):
+            arm_intervals(model, errors, [Measurements(log.stamps, q * log.q, qd * log.qd, effort * log.effort)])
 
 
 @pytest.mark.parametrize(

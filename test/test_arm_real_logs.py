@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from safe_sysid.dynamics.closed_chain import Mechanism
 from safe_sysid.identification.arm.data import ArmData, prepare
 from safe_sysid.identification.arm.friction import at_rest
 from safe_sysid.identification.arm.identify import ArmIdentification, Choices, identify_samples
+from safe_sysid.identification.arm.wrong_columns import common_scale
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.resources import share_directory
 from safe_sysid.robot.loading import load_robot
@@ -92,6 +94,16 @@ def test_a_wrist_whose_gears_couple_two_joints_is_told() -> None:
     assert "which turns with it plus" in told[0].words
     assert np.all(found.rms < 0.4)
     assert not any(column.kind.startswith("coupled") for column in identified(recorded())[0].columns)
+
+
+def test_torques_that_are_all_too_large_are_a_warning_and_an_arm_off_its_drawing_is_none() -> None:
+    mechanism, told = Mechanism.of_robot(MODEL), 0
+    for seed in range(8):
+        samples = prepare([recorded(seed)], mechanism.actuated_names)
+        assert common_scale(mechanism, samples) == ""
+        told += common_scale(mechanism, replace(samples, torque=1.5 * samples.torque)) != ""
+    assert told >= 5
+    assert "--known-mass" in common_scale(mechanism, replace(samples, torque=3.0 * samples.torque))
 
 
 def table(path: Path, log: Measurements, words: tuple[str, str], factor: float = 1.0) -> Path:

@@ -31,6 +31,7 @@ from safe_sysid.errors import ConfigError
 from safe_sysid.identification.arm.data import prepare
 from safe_sysid.identification.arm.identify import ArmIdentification, Choices, identify_samples
 from safe_sysid.identification.arm.torque_constants import TorqueConstant, torque_constants
+from safe_sysid.identification.arm.wrong_columns import common_scale
 from safe_sysid.logs.log import Log
 from safe_sysid.report.arm.files import mjcf_fragment, robot_file, urdf_with
 from safe_sysid.report.arm.html import arm_html, intervals_text
@@ -110,6 +111,9 @@ def identify_arm(options: IdentifyArmOptions) -> int:
     result["intervals"] = bounding.write(out, found)
     result["torque_per_effort"] = _told_constants(options, constants)
     result["findings"] = [finding.message for finding in findings]
+    scale = common_scale(mechanism, samples)
+    if scale and not findings and not constants:
+        result["warnings"].insert(0, scale)
     too_little = len(found.unexcited) > _MOST_OPEN * len(found.names)
     if too_little:
         result["warnings"].insert(

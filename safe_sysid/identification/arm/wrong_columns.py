@@ -6,7 +6,8 @@ how much of the torque of each joint is left when the drawing's rigid torque, an
 joint, each with any factor, are fitted to it. A change that leaves less than half is named. None is made.
 
 A factor of the rigid torque far from one, where it alone explains the joint's torque, is a gear ratio, torque constant
-or unit of efforts.
+or unit of efforts. Where factors are further from one, in the median of the joints, than links each 30 % off explain,
+all efforts may be too large or too small alike: a warning, for the arm may be heavier as well.
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ from safe_sysid.identification.arm.data import ArmData
 from safe_sysid.identification.arm.data_checks import DataFinding
 from safe_sysid.identification.arm.friction import at_rest
 
-__all__ = ["check_columns"]
+__all__ = ["check_columns", "common_scale"]
 
 _SAMPLES, _FEWEST = 400, 60
 #: Less than this is left: the drawing explains the torques. A change must leave less than _BETTER of what is left.
 _EXPLAINED, _BETTER = 0.01, 0.5
 #: Factors of the rigid torque that an arm other than drawn may have, where all but _ALONE of it is that torque.
 _FACTOR, _ALONE = 1.6, 0.1
+#: Median of these factors that no arm has whose links are each at most 30 % off; and so many joints have to tell.
+_COMMON, _TOLD = 1.35, 2
 _DEGREE = np.pi / 180.0
 
 
@@ -41,11 +44,7 @@ def check_columns(mechanism: Mechanism, samples: ArmData) -> list[DataFinding]:
     """
     if mechanism.closures:
         return []
-    moving = np.flatnonzero(~at_rest(samples).any(axis=1))
-    use = moving if len(moving) >= _FEWEST else np.arange(len(samples))
-    use = use[np.linspace(0, len(use) - 1, min(_SAMPLES, len(use))).astype(int)]
-    order = np.argsort(mechanism.actuated)
-    q, qd, qdd, torque = (x[use][:, order] for x in (samples.q, samples.qd, samples.qdd, samples.torque))
+    q, qd, qdd, torque = _used(mechanism, samples)
     names = [mechanism.joint_names[j] for j in range(mechanism.n)]
     now, factors, alone = _left(mechanism, q, qd, qdd, torque)
     if now > _EXPLAINED:
@@ -78,6 +77,36 @@ def check_columns(mechanism: Mechanism, samples: ArmData) -> list[DataFinding]:
         for j in range(mechanism.n)
         if alone[j] < _ALONE and not 1.0 / _FACTOR < factors[j] < _FACTOR
     ]
+
+
+def common_scale(mechanism: Mechanism, samples: ArmData) -> str:
+    """A warning where efforts may all be too large, or too small, by the same factor; "" without one.
+
+    Args:
+        mechanism: as drawn; of arms with closed loops nothing is said.
+        samples: of the joints with motors.
+    """
+    if mechanism.closures:
+        return ""
+    _, factors, alone = _left(mechanism, *_used(mechanism, samples))
+    told = factors[alone < _ALONE]
+    median = float(np.median(told)) if len(told) >= _TOLD else 1.0
+    if 1.0 / _COMMON < median < _COMMON:
+        return ""
+    return (
+        f"torques of links are {median:.3g} times the drawing's in the median of {len(told)} joints: efforts, if the "
+        "drawing is right within 30 %; a known mass tells (--loaded LOG --known-mass KG)"
+    )
+
+
+def _used(mechanism: Mechanism, samples: ArmData) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Positions, velocities, accelerations and torques of some samples in motion, in the joints' order."""
+    moving = np.flatnonzero(~at_rest(samples).any(axis=1))
+    use = moving if len(moving) >= _FEWEST else np.arange(len(samples))
+    use = use[np.linspace(0, len(use) - 1, min(_SAMPLES, len(use))).astype(int)]
+    order = np.argsort(mechanism.actuated)
+    q, qd, qdd, torque = (x[use][:, order] for x in (samples.q, samples.qd, samples.qdd, samples.torque))
+    return q, qd, qdd, torque
 
 
 def _changes(names: list[str]) -> Iterator[tuple[FloatArray, str]]:

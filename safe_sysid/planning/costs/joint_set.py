@@ -197,8 +197,10 @@ class InformationCost:
 
     def _condition(self, flat: FloatArray) -> tuple[float, FloatArray]:
         """Log condition number of base columns of length one, those of plans before included, and its derivative."""
-        own, base = flat[:, self._base], np.ix_(self._base, self._base)
-        gram = self._start[base] - np.eye(len(self._base)) + own.T @ own
+        # In the parameters' own units: a column of one that is thought to be known is as long as any.
+        scale = self._scale[self._base]
+        own = flat[:, self._base] / scale
+        gram = self.executed[np.ix_(self._base, self._base)] + own.T @ own
         # What nothing excites yet keeps a length, so that the cost falls as soon as something does.
         size = np.diag(gram) + _SHORTEST * np.trace(gram) + 1e-300
         unit = 1.0 / np.sqrt(size)
@@ -207,7 +209,7 @@ class InformationCost:
         by_size = -np.sum(by_gram * gram, axis=1) / size
         by_gram = by_gram + np.diag(by_size + _SHORTEST * by_size.sum())
         by_flat = np.zeros_like(flat)
-        by_flat[:, self._base] = 2.0 * own @ by_gram
+        by_flat[:, self._base] = 2.0 * (own @ by_gram) / scale
         return value, by_flat
 
     def gauss_newton(self, k: FloatArray) -> None:

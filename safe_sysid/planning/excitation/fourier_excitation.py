@@ -189,7 +189,7 @@ def certified_fourier(
     starts: int = 2,
     iterations: int = 60,
     rounds: int = 5,
-    make_cost: CostMaker | None = None,
+    make_costs: Sequence[CostMaker] = (),
 ) -> FourierExcitation:
     """Series of small cost that our certificate holds for.
 
@@ -199,7 +199,8 @@ def certified_fourier(
         scale: (10,) of the regressor's columns; None: the box's radii of theta_e.
         starts: so many of them are optimised before the first certificate.
         rounds: certificates while the motion is optimised.
-        make_cost: of the family of series; None: the condition number of theta_e's columns, scaled.
+        make_costs: of the family of series; minimised in turn, the last one decides; none: the condition number of
+            theta_e's columns, scaled.
 
     Raises:
         PlanError: the arm may not even hold the start pose, or no motion from there is certified, with the reasons.
@@ -211,13 +212,17 @@ def certified_fourier(
         raise PlanError("excitation start refused: " + "; ".join(reasons))
     family = FourierFamily(start, period, harmonics)
     condition = _condition_cost(model, family, payload_scale(box) if scale is None else np.asarray(scale, float))
-    cost = condition if make_cost is None else make_cost(cast(TrajectoryFamily, _Motions(family)))
+    costs = [make(cast(TrajectoryFamily, _Motions(family))) for make in make_costs] or [condition]
+    cost = costs[-1]
     # What resting is certified for is where the reserves begin.
     still = np.zeros(family.n * family.free)
     rows = CertifiedRows.build(model, box, scene, gains, _row_sampler(family))
     _, rows = _certified(family, cost, condition, still, rows, 0)
     best: FourierExcitation | None = None
-    x = _minimum(cost, rows, _first_guesses(family, rows, seed, starts), iterations)
+    guesses = _first_guesses(family, rows, seed, starts)
+    for each in costs:
+        guesses = [_minimum(each, rows, guesses, iterations)]
+    x = guesses[0]
     for count in range(1, rounds + 1):
         found, rows = _certified(family, cost, condition, x, rows, count)
         passed = found.certificate is not None and found.certificate.ok
@@ -359,11 +364,16 @@ class FourierPlanner(Planner):
             found = self.context(start, box, executed_information, last, calibration, family=family)
             return replace(found, horizon=self.period)
 
-        chosen = self.options.cost if cost is None else cost
+        def made(spec: CostSpec | str) -> CostMaker:
+            return lambda family: build_cost(spec, context(family))
+
+        chosen = CostSpec.parse(self.options.cost if cost is None else cost)
+        # A condition number sees the weakest direction alone: where many are weak a determinant leads nearer.
+        costs: list[CostSpec | str] = ["arm", chosen] if chosen.uses("arm_condition") else [chosen]
         try:
             found = certified_fourier(
                 self.model, box, self.scene if scene is None else scene, self.gains, start[0], self.period,
-                seed=(self.seed, sequence), make_cost=lambda family: build_cost(chosen, context(family)),
+                seed=(self.seed, sequence), make_costs=[made(spec) for spec in costs],
             )  # fmt: skip
         except PlanError as error:
             return PlannerResult(PlanStatus.NO_CERTIFIED_PLAN, wall_time=clock() - began, reasons=(str(error),))
