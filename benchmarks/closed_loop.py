@@ -47,7 +47,7 @@ def run_one(case: dict[str, Any], robot: str, plans: int | None) -> dict[str, An
     """One run; returns a JSON-able record."""
     from safe_sysid.apps.judge.episode_logs import logs_of_episode
     from safe_sysid.apps.judge.evaluation import evaluate
-    from safe_sysid.control.design import design_gains
+    from safe_sysid.control.gains.design import design_gains
     from safe_sysid.episode import Episode
     from safe_sysid.robot.loading import load_robot
     from safe_sysid.simulation.assembly import build_plant

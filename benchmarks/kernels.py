@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from safe_sysid.control.design import design_gains
-from safe_sysid.control.law import ModelInUse
-from safe_sysid.control.law_code import write_law
+from safe_sysid.control.gains.design import design_gains
 from safe_sysid.control.laws import make_law
+from safe_sysid.control.laws.c_code import write_law
+from safe_sysid.control.laws.law import ModelInUse
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.extensions import LAWS
 from safe_sysid.identification.equations.linearisation import DERIVATIVES, derivative_bounds

@@ -34,8 +34,8 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.gains.design import design_gains
 from safe_sysid.planning.certification.certificate import PlanCertificate, may_rest, verify_plan
 from safe_sysid.planning.planner import Planner
 from safe_sysid.planning.task.task import TaskPlanner, TaskStatus, follow

@@ -38,11 +38,11 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.control.law import ModelInUse
-from safe_sysid.control.power_loss import ClosedLoop, PowerLoss
-from safe_sysid.control.robust import RobustLaw
+from safe_sysid.control.gains.design import design_gains
+from safe_sysid.control.gains.power_loss import ClosedLoop, PowerLoss
+from safe_sysid.control.laws.law import ModelInUse
+from safe_sysid.control.laws.robust import RobustLaw
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.robot.loading import load_robot

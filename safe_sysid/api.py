@@ -21,7 +21,7 @@ from safe_sysid.apps.identify_log import PROVED, identify_log
 from safe_sysid.apps.plan import PlannedMotion, go, goals_of, write_motion
 from safe_sysid.apps.plan import excite as _excite
 from safe_sysid.apps.verify.verification import Answer, Verification
-from safe_sysid.control.design import design_gains
+from safe_sysid.control.gains.design import design_gains
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.decimals import estimate_text

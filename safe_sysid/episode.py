@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from safe_sysid.control.controller import Controller, ControllerState
-from safe_sysid.control.design import check_acceleration, design_gains
-from safe_sysid.control.feed_forwards import make_added_torque
+from safe_sysid.control.feed_forward.by_name import make_added_torque
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.gains.design import check_acceleration, design_gains
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.decimals import width_at_most
 from safe_sysid.errors import PlanError

@@ -16,7 +16,7 @@ __all__ = ["COSTS", "DYNAMICS", "FEED_FORWARDS", "LAWS", "RESIDUAL_MODELS", "cho
 
 #: ``controller.law``: made from the arm and its section of ``controller.laws``, or, without a section, the gains.
 LAWS: Final[dict[str, str]] = {
-    "robust": "safe_sysid.control.robust:make_robust_law",
+    "robust": "safe_sysid.control.laws.robust:make_robust_law",
     "armour": "safe_sysid.control.laws.armour:ArmourLaw",
     "passivity_adaptive": "safe_sysid.control.laws.passivity_adaptive:PassivityAdaptiveLaw",
     "adaptive_robust": "safe_sysid.control.laws.adaptive_robust:AdaptiveRobustLaw",
@@ -25,7 +25,7 @@ LAWS: Final[dict[str, str]] = {
     "impedance": "safe_sysid.control.laws.inverse_dynamics:ImpedanceLaw",
 }
 #: ``controller.feed_forward.name``: made from the arm.
-FEED_FORWARDS: Final[dict[str, str]] = {"residual": "safe_sysid.control.feed_forwards:ResidualFeedForward"}
+FEED_FORWARDS: Final[dict[str, str]] = {"residual": "safe_sysid.control.feed_forward.by_name:ResidualFeedForward"}
 #: ``controller.feed_forward.residual``: made from the arm and the path of its file.
 RESIDUAL_MODELS: Final[dict[str, str]] = {
     "ripple": "safe_sysid.learning.ripple:TorqueRipple.read",

@@ -135,6 +135,6 @@ def model() -> object:
 @pytest.fixture(scope="module")
 def gains(model: Any) -> object:
     """Of the module's arm, for a plant that waits for every command."""
-    from safe_sysid.control.design import design_gains
+    from safe_sysid.control.gains.design import design_gains
 
     return design_gains(model, lockstep=True)

@@ -7,8 +7,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.gains.design import design_gains
 from safe_sysid.report.run.logs import BRAKING, COMMANDED, ControllerLog, PlanEntry, PlantLog, RunLogs, UpdateEntry
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.margin import Margin

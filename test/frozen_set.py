@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 from frozen_arithmetic import arithmetic, digest
 
-from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.control.law import ModelInUse
+from safe_sysid.control.gains.design import design_gains
 from safe_sysid.control.laws import make_law
+from safe_sysid.control.laws.law import ModelInUse
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.certificates.chain import ChainChecker
 from safe_sysid.identification.certificates.file import CertificateContext, read_certificate, write_certificate

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safe_sysid.control.activation import ActivationChecks
-from safe_sysid.control.checks import check_static_gravity, signs_confirmed
-from safe_sysid.control.design import design_gains
+from safe_sysid.control.checks.activation import ActivationChecks
+from safe_sysid.control.checks.static_gravity import check_static_gravity, signs_confirmed
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.gains.design import design_gains
 from safe_sysid.demo.options import DemoOptions
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.robot.loading import load_robot

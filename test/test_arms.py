@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from safe_sysid.cli import main
-from safe_sysid.control.design import check_acceleration, design_gains
+from safe_sysid.control.gains.design import check_acceleration, design_gains
 from safe_sysid.demo.options import start_reasons
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.episode import Episode

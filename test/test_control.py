@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rigid_arm import RigidArm
 
-from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains, tracking_margins
-from safe_sysid.control.law import ModelInUse
-from safe_sysid.control.robust import RobustLaw
+from safe_sysid.control.gains.design import design_gains
+from safe_sysid.control.laws.law import ModelInUse
+from safe_sysid.control.laws.robust import RobustLaw
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.magnitudes import inertia_share, link_norms, torque_sensitivity
 from safe_sysid.errors import ParameterError

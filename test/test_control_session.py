@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from test_control import START
 
-from safe_sysid.control.activation import Judgement
+from safe_sysid.control.checks.activation import Judgement
 from safe_sysid.control.controller import Controller, ControllerState
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.nodes.common.answers import NOT_AWAITED, BoundsAnswer, JointSample, MessageRefusedError, PlanAnswer

@@ -13,8 +13,8 @@ from test_controller import PERIOD
 
 from safe_sysid.control.controller import Controller
 from safe_sysid.control.coverage import Coverage
-from safe_sysid.control.design import check_acceleration, design_gains
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.gains.design import check_acceleration, design_gains
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError
 from safe_sysid.nodes.controller.tick_log import TorqueTickLog

@@ -13,14 +13,14 @@ from test_control import START, draw
 from test_controller import PERIOD, plan_from, rest
 
 from safe_sysid.control.blending import BoxBlend
-from safe_sysid.control.checks import check_static_gravity, static_effort_range, why_not_rate
-from safe_sysid.control.command_watch import CommandWatch
+from safe_sysid.control.checks.command_watch import CommandWatch
+from safe_sysid.control.checks.measurement_watch import MeasurementStatus, MeasurementWatch
+from safe_sysid.control.checks.static_gravity import check_static_gravity, static_effort_range, why_not_rate
 from safe_sysid.control.controller import Controller, ControllerState
 from safe_sysid.control.coverage import Coverage
-from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.gains.design import design_gains
 from safe_sysid.control.laws import make_law
-from safe_sysid.control.measurement_watch import MeasurementStatus, MeasurementWatch
 from safe_sysid.control.take_over import effort_error
 from safe_sysid.control.torque_rate import TorqueRate
 from safe_sysid.dynamics import dynamics_of

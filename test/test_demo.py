@@ -209,7 +209,7 @@ def test_the_summary_holds(run: tuple[Demo, Path]) -> None:
 def test_the_verdict_is_not_blind(run: tuple[Demo, Path]) -> None:
     """The same logs with one number changed: the judge must see it."""
     from safe_sysid.apps.judge.evaluation import evaluate
-    from safe_sysid.control.design import design_gains
+    from safe_sysid.control.gains.design import design_gains
     from safe_sysid.report.run.logs import read_logs
     from safe_sysid.robot import load_robot
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from safe_sysid.control.design import design_gains
+from safe_sysid.control.gains.design import design_gains
 from safe_sysid.planning.certification.certificate import start_check
 from safe_sysid.planning.distances.pair_distances import SIGHT, PairDistances
 from safe_sysid.reachability.cells import TrackingSet, time_cells

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from experiment_support import FreeCell
 
-from safe_sysid.control.design import design_gains
+from safe_sysid.control.gains.design import design_gains
 from safe_sysid.control.laws import make_law
 from safe_sysid.studies.experiments.identify_phase import (
     Tap,

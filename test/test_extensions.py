@@ -16,7 +16,7 @@ from safe_sysid.errors import ParameterError
 ROOT = Path(__file__).resolve().parent.parent
 LAW = """
 import numpy as np
-from safe_sysid.control.law import Proves
+from safe_sysid.control.laws.law import Proves
 
 class Springs:
     name = "springs"
@@ -100,7 +100,7 @@ assert np.allclose(controller.step(1e-3, home - 1e-4, zero).torque, 0.01)
 assert controller.bound_status.text == "not proved: not for the law springs"
 """,
     "feed_forward": """
-from safe_sysid.control.feed_forwards import make_added_torque
+from safe_sysid.control.feed_forward.by_name import make_added_torque
 feed_forward = {"controller.feed_forward.name": "hold_up", "controller.feed_forward.bound": 0.3}
 arm = load_robot("three_joint", **feed_forward)
 gains = design_gains(arm, lockstep=True)
@@ -113,7 +113,7 @@ assert np.allclose(torque - without, 0.1, atol=1e-12)
 assert more.bound_status.text == "proved, with a feed-forward of up to 0.3 N m"
 """,
     "residual_model": """
-from safe_sysid.control.feed_forwards import make_feed_forward
+from safe_sysid.control.feed_forward.by_name import make_feed_forward
 open("damping.txt", "w").write("1 2 3")
 keys = {"name": "residual", "bound": 1.0, "residual": "dashpots", "file": "damping.txt"}
 arm = load_robot("three_joint", **{f"controller.feed_forward.{key}": value for key, value in keys.items()})
@@ -173,7 +173,7 @@ BEFORE = """
 import numpy as np
 import safe_sysid
 from safe_sysid.control.controller import Controller
-from safe_sysid.control.design import design_gains
+from safe_sysid.control.gains.design import design_gains
 from safe_sysid.robot.loading import load_robot
 plain = load_robot("three_joint")
 gains, home, zero = design_gains(plain, lockstep=True), np.array(plain.settings.home), np.zeros(3)

@@ -14,13 +14,13 @@ import pytest
 from rigid_arm import RigidArm
 
 from safe_sysid.control.controller import Controller, ControllerState
-from safe_sysid.control.design import design_gains
 from safe_sysid.control.feed_forward import LATE, AddedTorque, FeedForward, FeedForwardInTick
-from safe_sysid.control.feed_forward_process import FeedForwardProcess
-from safe_sysid.control.feed_forwards import make_added_torque, make_feed_forward
+from safe_sysid.control.feed_forward.by_name import make_added_torque, make_feed_forward
+from safe_sysid.control.feed_forward.process import FeedForwardProcess
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.control.law import Proves
-from safe_sysid.control.robust import RobustLaw
+from safe_sysid.control.gains.design import design_gains
+from safe_sysid.control.laws.law import Proves
+from safe_sysid.control.laws.robust import RobustLaw
 from safe_sysid.episode import Episode
 from safe_sysid.errors import ConfigError, ParameterError
 from safe_sysid.extensions import FEED_FORWARDS

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.polynomial import chebyshev
 from rigid_arm import pinocchio_model
 
-from safe_sysid.control.design import design_gains
+from safe_sysid.control.gains.design import design_gains
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.certification.certificate import verify_plan
 from safe_sysid.planning.costs.condition import payload_scale

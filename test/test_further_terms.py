@@ -12,7 +12,7 @@ import pinocchio as pin
 import pytest
 from identification_plant import pinocchio_model
 
-from safe_sysid.control.design import design_gains
+from safe_sysid.control.gains.design import design_gains
 from safe_sysid.control.laws import make_law
 from safe_sysid.core import layout as layout_module
 from safe_sysid.core.layout import JOINT_TERMS, OFFSET, JointTerm

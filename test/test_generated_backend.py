@@ -11,8 +11,8 @@ import pytest
 from arm_factory import positions, random_arm
 from identification_plant import geared
 
-from safe_sysid.control.law import ModelInUse
 from safe_sysid.control.laws.inverse_dynamics import ComputedTorqueLaw, ImpedanceLaw
+from safe_sysid.control.laws.law import ModelInUse
 from safe_sysid.control.settings import ComputedTorqueSettings, ImpedanceSettings
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.generated import backend as backends

@@ -12,7 +12,7 @@ from test_feed_forward import BOUND, RATE, drive, found, model  # noqa: F401  (f
 
 from safe_sysid.control.feed_forward import AddedTorque, FeedForwardInTick
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.control.law import ModelInUse
+from safe_sysid.control.laws.law import ModelInUse
 from safe_sysid.errors import ModelError, SafeSysIdError
 from safe_sysid.learning.neural.file import read_hybrid, write_hybrid
 from safe_sysid.learning.neural.models import Learned

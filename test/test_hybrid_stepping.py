@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from hybrid_support import by_numpy, made_up
 
-from safe_sysid.control.design import design_gains
 from safe_sysid.control.feed_forward import AddedTorque, FeedForwardInTick
-from safe_sysid.control.feed_forwards import make_added_torque, make_feed_forward
+from safe_sysid.control.feed_forward.by_name import make_added_torque, make_feed_forward
+from safe_sysid.control.gains.design import design_gains
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.learning.neural.file import HybridFileError, _checksum, read_hybrid, write_hybrid
@@ -300,7 +300,7 @@ class Hidden:
 sys.meta_path.insert(0, Hidden())
 import numpy as np
 from safe_sysid.control.controller import Controller
-from safe_sysid.control.feed_forwards import make_feed_forward
+from safe_sysid.control.feed_forward.by_name import make_feed_forward
 from safe_sysid.robot import load_robot
 keys = {{"name": "residual", "bound": 1.0, "residual": "hybrid", "file": {str(tmp_path / "model.npz")!r}}}
 arm = load_robot("three_joint", **{{f"controller.feed_forward.{{key}}": x for key, x in keys.items()}})

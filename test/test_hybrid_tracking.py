@@ -13,7 +13,7 @@ import pytest
 from hybrid_support import made_up
 
 from safe_sysid.cli import main
-from safe_sysid.control.law import ModelInUse
+from safe_sysid.control.laws.law import ModelInUse
 from safe_sysid.core.layout import COULOMB
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ModelError, ParameterError

@@ -10,7 +10,7 @@ from identification_events import CASES, Attack, SmoothAttack
 from identification_plant import geared
 
 from safe_sysid.apps.generate import arm_of
-from safe_sysid.control.design import design_gains
+from safe_sysid.control.gains.design import design_gains
 from safe_sysid.errors import ConfigError, ModelError
 from safe_sysid.identification.arm.intervals import arm_intervals, base_of
 from safe_sysid.identification.certificates.arm_check import check_arm_certificate

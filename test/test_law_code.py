@@ -15,11 +15,11 @@ from identification_plant import geared
 from test_generated_code import evaluate
 
 from safe_sysid.cli import main
-from safe_sysid.control import law_code
-from safe_sysid.control.design import design_gains
+from safe_sysid.control.checks.start import judge_rest
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.control.law_code import FLAGS, drawn, examples, write_law
-from safe_sysid.control.start_checks import judge_rest
+from safe_sysid.control.gains.design import design_gains
+from safe_sysid.control.laws import c_code
+from safe_sysid.control.laws.c_code import FLAGS, drawn, examples, write_law
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.generated.compiled import compiler_here
 from safe_sysid.dynamics.generated.graph import Graph
@@ -270,10 +270,10 @@ def test_the_regressor_is_the_recursions_on_arms_with_sliding_joints_and_geared_
 )
 def test_the_self_test_finds_what_is_wrong(tmp_path, monkeypatch, right, wrong):
     model = load_robot("three_joint")
-    source = law_code.law_source(model, design_gains(model))
+    source = c_code.law_source(model, design_gains(model))
     assert right in source
-    monkeypatch.setattr(law_code, "law_source", lambda *_: source.replace(right, wrong))
-    monkeypatch.setattr(law_code, "_TICKS", 20)
+    monkeypatch.setattr(c_code, "law_source", lambda *_: source.replace(right, wrong))
+    monkeypatch.setattr(c_code, "_TICKS", 20)
     with pytest.raises(ModelError, match="self-test failed, nothing is written"):
         write_law(model, design_gains(model), tmp_path / "made")
     assert list(tmp_path.iterdir()) == []
@@ -303,7 +303,7 @@ def test_the_command_writes_it_and_compilers_that_drop_the_checks_are_refused(tm
 
 
 def test_without_a_compiler_it_says_that_nothing_was_tested(tmp_path, monkeypatch):
-    monkeypatch.setattr(law_code, "compiler_here", lambda: None)
+    monkeypatch.setattr(c_code, "compiler_here", lambda: None)
     model = load_robot("three_joint")
     assert write_law(model, design_gains(model), tmp_path / "made") is None
     assert "The self-test has not been run" in (tmp_path / "made" / "README.md").read_text()

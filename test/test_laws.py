@@ -11,12 +11,12 @@ from rigid_arm import RigidArm
 from urdf_factory import random_arm, write_arm
 
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.control.law import ControlLaw, ModelInUse
 from safe_sysid.control.laws import make_law
 from safe_sysid.control.laws.adaptive_robust import AdaptiveRobustLaw
 from safe_sysid.control.laws.armour import ArmourLaw
 from safe_sysid.control.laws.gravity_pid import GravityPidLaw
 from safe_sysid.control.laws.inverse_dynamics import ComputedTorqueLaw, ImpedanceLaw
+from safe_sysid.control.laws.law import ControlLaw, ModelInUse
 from safe_sysid.control.laws.passivity_adaptive import PassivityAdaptiveLaw
 from safe_sysid.control.settings import (
     AdaptiveRobustSettings,

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rigid_arm import RigidArm
 
-from safe_sysid.control.law import ControlLaw, ModelInUse
 from safe_sysid.control.laws.adaptive_robust import AdaptiveRobustLaw
 from safe_sysid.control.laws.inverse_dynamics import ComputedTorqueLaw
+from safe_sysid.control.laws.law import ControlLaw, ModelInUse
 from safe_sysid.control.laws.passivity_adaptive import PassivityAdaptiveLaw
 from safe_sysid.control.settings import AdaptiveRobustSettings, ComputedTorqueSettings, PassivityAdaptiveSettings
 from safe_sysid.dynamics import dynamics_of

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from rigid_arm import RigidArm
 
-from safe_sysid.control.law import ModelInUse
 from safe_sysid.control.laws.armour import ArmourLaw
 from safe_sysid.control.laws.interval_newton_euler import interval_newton_euler
+from safe_sysid.control.laws.law import ModelInUse
 from safe_sysid.control.settings import ArmourSettings
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.robot.model import RobotModel

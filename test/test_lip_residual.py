@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from safe_sysid.control.feed_forwards import make_feed_forward
+from safe_sysid.control.feed_forward.by_name import make_feed_forward
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.learning.gaussian_process.file import LearnedModel, ModelFileError, read_model, write_model
 from safe_sysid.learning.gaussian_process.kernels import LinearPart, lip_kernel

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from identification_plant import exciting_plans, simulate
 
 from safe_sysid.cli import main
-from safe_sysid.control.design import design_gains
+from safe_sysid.control.gains.design import design_gains
 from safe_sysid.errors import ConfigError, ModelError, SafeSysIdError
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.identifier import Identifier

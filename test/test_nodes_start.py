@@ -19,7 +19,7 @@ from rclpy.serialization import serialize_message
 from ros_harness import nodes_here
 from sensor_msgs.msg import JointState
 
-from safe_sysid.control.activation import Judgement
+from safe_sysid.control.checks.activation import Judgement
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.nodes.common.answers import MessageRefusedError
 from safe_sysid.nodes.common.messages import write_stamp

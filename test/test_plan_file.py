@@ -19,8 +19,8 @@ import pytest
 from rich.console import Console
 
 from safe_sysid.apps.verify.verification import Answer, Verification
-from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.gains.design import design_gains
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.planning.certification.certificate import FAMILIES, verify_plan
 from safe_sysid.planning.optimiser.family import TrajectoryFamily

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safe_sysid.control.design import design_gains
+from safe_sysid.control.gains.design import design_gains
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.magnitudes import inertia_share
 from safe_sysid.errors import PlanError

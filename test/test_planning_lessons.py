@@ -10,8 +10,8 @@ import pytest
 
 from safe_sysid.apps.drive import drive
 from safe_sysid.apps.plan import PlannedMotion, excite
-from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.gains.design import design_gains
 from safe_sysid.identification.diagnosis.narrowed import not_narrowed, shown_by_motion, why_taught_nothing
 from safe_sysid.planning.certification.certificate import verify_plan
 from safe_sysid.planning.certification.verdicts import PlanVerdict
@@ -174,7 +174,7 @@ _NOTHING_LEFT = """
 import sys
 import numpy as np
 from numba.core.registry import CPUDispatcher
-from safe_sysid.control.design import design_gains
+from safe_sysid.control.gains.design import design_gains
 from safe_sysid.planning.solver_process import jobs
 from safe_sysid.planning.planner import Planner, hand_over_state
 from safe_sysid.robot.loading import load_robot

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.gains.design import design_gains
 from safe_sysid.planning.certification.certificate import may_rest, start_check, verify_plan
 from safe_sysid.planning.distances.proximity import Proximity
 from safe_sysid.planning.motions.motion_margins import MotionMargins

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safe_sysid.control.design import design_gains
+from safe_sysid.control.gains.design import design_gains
 from safe_sysid.planning.certification.verdicts import PlanVerdict
 from safe_sysid.planning.costs.condition import ConditionCost, payload_scale
 from safe_sysid.planning.distances.proximity import Proximity

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safe_sysid.control.design import design_gains
+from safe_sysid.control.gains.design import design_gains
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.certification.certificate import start_check, verify_plan
 from safe_sysid.planning.motions.motion_margins import MotionMargins

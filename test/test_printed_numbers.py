@@ -22,7 +22,7 @@ ROUNDED = re.compile(r"\.\d+[gfe]$|^g$|%\.\d+[gfe]")
 DECLARED = {
     "schema/parameter.py",  # a parameter's declared range
     "robot/files/urdf.py",  # joint limits of the file
-    "control/start_checks.py",  # limits of the start pose
+    "control/checks/start.py",  # limits of the start pose
 }
 
 

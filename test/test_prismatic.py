@@ -17,10 +17,10 @@ from rigid_arm import pinocchio_model
 from sliding_support import SLIDE, write_sliding_arm
 
 from safe_sysid.cli import main
-from safe_sysid.control import design
-from safe_sysid.control.checks import check_static_gravity
+from safe_sysid.control.checks.measurement_watch import MeasurementStatus, MeasurementWatch
+from safe_sysid.control.checks.static_gravity import check_static_gravity
+from safe_sysid.control.gains import design
 from safe_sysid.control.laws.interval_newton_euler import interval_newton_euler
-from safe_sysid.control.measurement_watch import MeasurementStatus, MeasurementWatch
 from safe_sysid.control.torque_rate import clip_torque
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.magnitudes import inertia_share, link_norms, torque_sensitivity

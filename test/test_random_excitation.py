@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.gains.design import design_gains
 from safe_sysid.planning import PlanStatus, hand_over_state, verify_plan
 from safe_sysid.planning.certification.verdicts import PlanVerdict
 from safe_sysid.planning.excitation.random_excitation import RandomPlanner, first_certified

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from safe_sysid.control.design import design_gains
+from safe_sysid.control.gains.design import design_gains
 from safe_sysid.errors import ModelError
 from safe_sysid.planning.certification.certificate import start_check
 from safe_sysid.robot import load_robot

@@ -30,7 +30,7 @@ from std_msgs.msg import Float64MultiArray
 
 from safe_sysid.apps.rehearsal import rehearse_controller
 from safe_sysid.control.controller import Controller
-from safe_sysid.control.design import design_gains
+from safe_sysid.control.gains.design import design_gains
 from safe_sysid.control.laws import make_law
 from safe_sysid.nodes.common import realtime
 from safe_sysid.nodes.common.histograms import Histogram
@@ -178,7 +178,7 @@ import sys, time
 import numpy as np
 import rclpy
 from numba.core.dispatcher import Dispatcher
-from safe_sysid.control.activation import ActivationChecks
+from safe_sysid.control.checks.activation import ActivationChecks
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.nodes.common import messages
 from safe_sysid.nodes.controller.node import ControllerNode

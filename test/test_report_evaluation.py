@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from safe_sysid.apps.judge.evaluation import CLEARANCE_STRIDE, Evaluation, evaluate
-from safe_sysid.control.design import design_gains
+from safe_sysid.control.gains.design import design_gains
 from safe_sysid.demo.run import _success
 from safe_sysid.demo.summarise import not_covered, timing_notes
 from safe_sysid.report.run.logs import BRAKING, PlanEntry, RunLogs

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from arm_factory import RotorArm, random_arm, rotor_arm
 
-from safe_sysid.control.design import design_gains
-from safe_sysid.control.law import ModelInUse
-from safe_sysid.control.robust import RobustLaw
+from safe_sysid.control.gains.design import design_gains
+from safe_sysid.control.laws.law import ModelInUse
+from safe_sysid.control.laws.robust import RobustLaw
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.magnitudes import (
     inertia_floor,

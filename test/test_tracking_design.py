@@ -7,10 +7,10 @@ import pytest
 from urdf_factory import random_arm, write_arm
 
 from safe_sysid.control.controller import Controller
-from safe_sysid.control.design import STIFFEST, design_gains, gains_for_motion
-from safe_sysid.control.law import ControlLaw, ModelInUse
-from safe_sysid.control.motion_hypotheses import MotionHypotheses, hypotheses_of, torque_of
-from safe_sysid.control.robust import RobustLaw
+from safe_sysid.control.gains.design import STIFFEST, design_gains, gains_for_motion
+from safe_sysid.control.gains.motion_hypotheses import MotionHypotheses, hypotheses_of, torque_of
+from safe_sysid.control.laws.law import ControlLaw, ModelInUse
+from safe_sysid.control.laws.robust import RobustLaw
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError
 from safe_sysid.planning.certification.certificate import start_check, verify_plan

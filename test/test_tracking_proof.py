@@ -12,10 +12,10 @@ from arm_factory import random_arm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.control.power_loss import Change, ClosedLoop, _mean_distance
-from safe_sysid.control.robust import robust_torque
+from safe_sysid.control.gains.design import design_gains
+from safe_sysid.control.gains.power_loss import Change, ClosedLoop, _mean_distance
+from safe_sysid.control.laws.robust import robust_torque
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.magnitudes import inertia_floor
 from safe_sysid.robot.model import RobotModel

@@ -14,10 +14,10 @@ from safe_sysid.apps.judge.record import JudgeRecord
 from safe_sysid.apps.judge.tracking import _judge_acceleration
 from safe_sysid.apps.tube import Margins, TrackedLog, measure_tube, read_tracked, tube_text, write_tube
 from safe_sysid.cli import main
+from safe_sysid.control.checks.tube_activation import TubeActivationChecks
 from safe_sysid.control.states import ControllerState
 from safe_sysid.control.trajectory import TrajectoryController, points_of
 from safe_sysid.control.tube import MeasuredTube, measured_tube
-from safe_sysid.control.tube_activation import TubeActivationChecks
 from safe_sysid.demo.measured_arm import heaviest_payload, servo_settings
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ConfigError, ParameterError

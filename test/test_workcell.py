@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from workcell_support import gen3, workcell
 
-from safe_sysid.control.design import design_gains
+from safe_sysid.control.gains.design import design_gains
 from safe_sysid.errors import ConfigError
 from safe_sysid.planning.certification.certificate import start_check
 from safe_sysid.planning.motions.fast_motion import check_motion

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from safe_sysid.control.design import design_gains
-from safe_sysid.control.law_code import write_law
+from safe_sysid.control.gains.design import design_gains
+from safe_sysid.control.laws.c_code import write_law
 from safe_sysid.core.layout import ROTOR
 from safe_sysid.decimals import at_most
 from safe_sysid.dynamics.generated.chain import dh_kinematics

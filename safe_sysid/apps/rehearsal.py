@@ -12,11 +12,11 @@ from dataclasses import replace
 import numpy as np
 
 from safe_sysid.control.controller import Controller
-from safe_sysid.control.design import design_gains
 from safe_sysid.control.feed_forward import AddedTorque
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.control.law import ControlLaw
+from safe_sysid.control.gains.design import design_gains
 from safe_sysid.control.laws import make_law
+from safe_sysid.control.laws.law import ControlLaw
 from safe_sysid.control.trajectory import TrajectoryController
 from safe_sysid.control.tube import MeasuredTube
 from safe_sysid.identification.equations.measurements import Measurements

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from safe_sysid.control.law import ModelInUse
+from safe_sysid.control.laws.law import ModelInUse
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.intervals import mid_rad
 from safe_sysid.robot.parameters import ParameterBox

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from safe_sysid.control.design import law_offset
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.control.law import ControlLaw, Proves, TrackingLaw
+from safe_sysid.control.gains.design import law_offset
+from safe_sysid.control.laws.law import ControlLaw, Proves, TrackingLaw
 from safe_sysid.core.arrays import BoolArray, FloatArray
 from safe_sysid.decimals import at_least, at_most
 from safe_sysid.dynamics.magnitudes import inertia_floor, inertia_share, rotor_ceiling, rotor_floor

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from safe_sysid.control.acceptance import why_not_box
 from safe_sysid.control.blending import BoxBlend
 from safe_sysid.control.bound_status import BoundStatus
-from safe_sysid.control.checks import check_static_gravity
-from safe_sysid.control.command_watch import CommandWatch
+from safe_sysid.control.checks.acceptance import why_not_box
+from safe_sysid.control.checks.command_watch import CommandWatch
+from safe_sysid.control.checks.start import judge_rest, tracking_energy
+from safe_sysid.control.checks.static_gravity import check_static_gravity
 from safe_sysid.control.coverage import Coverage
 from safe_sysid.control.feed_forward import AddedTorque
 from safe_sysid.control.following import PlanFollower
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.control.law import ControlLaw
-from safe_sysid.control.robust import make_robust_law
-from safe_sysid.control.start_checks import judge_rest, tracking_energy
+from safe_sysid.control.laws.law import ControlLaw
+from safe_sysid.control.laws.robust import make_robust_law
 from safe_sysid.control.states import ControllerOutput, ControllerState
 from safe_sysid.control.take_over import TAKE_OVER, choose_take_over
 from safe_sysid.control.torque_rate import TorqueRate, clip_torque

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from safe_sysid.control.acceptance import KnownBoxes, why_not_connected, why_not_plan
-from safe_sysid.control.measurement_watch import MeasurementStatus, MeasurementWatch
+from safe_sysid.control.checks.acceptance import KnownBoxes, why_not_connected, why_not_plan
+from safe_sysid.control.checks.measurement_watch import MeasurementStatus, MeasurementWatch
 from safe_sysid.control.states import ControllerState
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.robot.model import RobotModel

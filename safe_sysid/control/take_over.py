@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.control.power_loss import ClosedLoop
+from safe_sysid.control.gains.power_loss import ClosedLoop
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.decimals import at_least, at_most
 from safe_sysid.dynamics.magnitudes import link_norms, torque_sensitivity

@@ -1,6 +1,6 @@
 r"""The tube: how far an arm may be from its desired motion, as a value with two sources.
 
-- The theorem of our own torque law (:func:`~safe_sysid.control.design.design_gains`): proved.
+- The theorem of our own torque law (:func:`~safe_sysid.control.gains.design.design_gains`): proved.
 - The arm's own position controller (``controller.interface: trajectory``): measured by ``safe-sysid tube``, declared in
   the arm's file, watched at every sample. Nothing about it is proved ("Trajectory interface" in
   docs/understand/guarantees.md).
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains, TrackingAssumptions
+from safe_sysid.control.gains.design import design_gains
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.decimals import at_most
 from safe_sysid.dynamics.magnitudes import rotor_ceiling

@@ -26,7 +26,7 @@ from rich.table import Table
 from safe_sysid.bring_up.arrangement import REALTIME
 from safe_sysid.bring_up.domain import own_domain, ros_environment
 from safe_sysid.bring_up.processes import ProcessGroup
-from safe_sysid.control.design import design_gains
+from safe_sysid.control.gains.design import design_gains
 from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.decimals import at_most
 from safe_sysid.errors import ParameterError, SafeSysIdError

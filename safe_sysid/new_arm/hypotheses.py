@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains, TrackingAssumptions
-from safe_sysid.control.motion_hypotheses import MotionHypotheses
-from safe_sysid.control.power_loss import ClosedLoop
+from safe_sysid.control.gains.design import design_gains
+from safe_sysid.control.gains.motion_hypotheses import MotionHypotheses
+from safe_sysid.control.gains.power_loss import ClosedLoop
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.magnitudes import inertia_floor, inertia_share

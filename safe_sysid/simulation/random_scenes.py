@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.gains.design import design_gains
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ModelError
 from safe_sysid.planning.certification.certificate import start_check

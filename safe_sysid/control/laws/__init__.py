@@ -1,11 +1,11 @@
-"""Control laws behind one interface (:class:`~safe_sysid.control.law.ControlLaw`), as in docs/understand/laws.md."""
+"""Control laws behind one interface (:class:`~safe_sysid.control.laws.law.ControlLaw`): docs/understand/laws.md."""
 
 from __future__ import annotations
 
 from typing import cast
 
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.control.law import ControlLaw
+from safe_sysid.control.laws.law import ControlLaw
 from safe_sysid.control.settings import LawsSettings
 from safe_sysid.extensions import LAWS, chosen
 from safe_sysid.robot.model import RobotModel

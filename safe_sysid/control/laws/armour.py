@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from safe_sysid.control.law import ModelInUse, Proves
 from safe_sysid.control.laws.interval_newton_euler import interval_newton_euler
+from safe_sysid.control.laws.law import ModelInUse, Proves
 from safe_sysid.control.settings import ArmourSettings
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics.newton_euler import newton_euler

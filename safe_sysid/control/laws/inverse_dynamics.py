@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from safe_sysid.control.law import ModelInUse, Proves
+from safe_sysid.control.laws.law import ModelInUse, Proves
 from safe_sysid.control.settings import ComputedTorqueSettings, ImpedanceSettings
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics import dynamics_of

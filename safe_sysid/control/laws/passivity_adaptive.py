@@ -11,9 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from safe_sysid.control.law import ModelInUse, Proves
-from safe_sysid.control.laws.elapsed import Elapsed
-from safe_sysid.control.laws.scale import joint_inertia
+from safe_sysid.control.laws.law import ModelInUse, Proves
+from safe_sysid.control.laws.shared import Elapsed, joint_inertia
 from safe_sysid.control.settings import PassivityAdaptiveSettings
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics.recursion import slotine_li_kernel

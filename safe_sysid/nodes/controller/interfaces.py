@@ -13,15 +13,15 @@ from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
 
 from safe_sysid.apps.rehearsal import rehearse_controller, rehearse_trajectories
-from safe_sysid.control.activation import ActivationChecks
+from safe_sysid.control.checks.activation import ActivationChecks
+from safe_sysid.control.checks.tube_activation import TubeActivationChecks
 from safe_sysid.control.controller import Controller
-from safe_sysid.control.design import check_acceleration, design_gains
-from safe_sysid.control.feed_forwards import make_added_torque
+from safe_sysid.control.feed_forward.by_name import make_added_torque
+from safe_sysid.control.gains.design import check_acceleration, design_gains
 from safe_sysid.control.laws import make_law
 from safe_sysid.control.states import COMMAND_TOPICS
 from safe_sysid.control.trajectory import TrajectoryController
 from safe_sysid.control.tube import measured_tube
-from safe_sysid.control.tube_activation import TubeActivationChecks
 from safe_sysid.nodes.common import messages
 from safe_sysid.nodes.common.parameters import CommonOptions
 from safe_sysid.nodes.common.time_base import TimeBase, to_ns

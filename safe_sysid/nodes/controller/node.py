@@ -15,7 +15,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
 
-from safe_sysid.control.activation import ActivationChecks, Judgement
+from safe_sysid.control.checks.activation import ActivationChecks, Judgement
 from safe_sysid.control.controller import Controller, ControllerState
 from safe_sysid.control.feed_forward import AddedTorque
 from safe_sysid.control.states import longest_braking

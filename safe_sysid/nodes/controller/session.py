@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from safe_sysid.control.activation import ActivationChecks, Judgement
+from safe_sysid.control.checks.activation import ActivationChecks, Judgement
 from safe_sysid.control.controller import Controller, ControllerState
 from safe_sysid.control.trajectory import TrajectoryController, TrajectoryPoints
 from safe_sysid.core.arrays import FloatArray

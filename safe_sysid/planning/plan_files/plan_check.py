@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from safe_sysid.control.bound_status import added_text
-from safe_sysid.control.law import Proves
 from safe_sysid.control.laws import make_law
+from safe_sysid.control.laws.law import Proves
 from safe_sysid.control.tube import MeasuredTube, TrackingTube, tracking_tube
 from safe_sysid.errors import ConfigError, ParameterError, PlanError, SafeSysIdError
 from safe_sysid.planning.certification.certificate import FAMILIES, PlanCertificate, verify_plan

@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from safe_sysid.control.robust import RobustLaw
+from safe_sysid.control.laws.robust import RobustLaw
 from safe_sysid.control.tube import MeasuredTube, TrackingTube
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.robot.config import per_joint

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from safe_sysid.control.design import gains_for_motion
 from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.gains.design import gains_for_motion
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.identification.equations.measurements import Sample
 from safe_sysid.planning.certification.certificate import verify_plan

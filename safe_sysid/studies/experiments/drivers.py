@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from safe_sysid.control.design import design_gains
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.control.law import ControlLaw, ModelInUse
+from safe_sysid.control.gains.design import design_gains
 from safe_sysid.control.laws import make_law
+from safe_sysid.control.laws.law import ControlLaw, ModelInUse
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.equations.measurements import Sample

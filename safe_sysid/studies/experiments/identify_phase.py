@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from safe_sysid.control.law import ControlLaw, ModelInUse
+from safe_sysid.control.laws.law import ControlLaw, ModelInUse
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.episode import Episode, EpisodeResult
 from safe_sysid.errors import SafeSysIdError

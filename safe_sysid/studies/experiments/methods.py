@@ -14,7 +14,7 @@ from enum import Enum
 import numpy as np
 from numpy.typing import ArrayLike
 
-from safe_sysid.control.law import ModelInUse
+from safe_sysid.control.laws.law import ModelInUse
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from safe_sysid.control.feed_forward import AddedTorque, FeedForward, FeedForwardInTick
-from safe_sysid.control.law import ModelInUse
 from safe_sysid.control.laws.inverse_dynamics import ImpedanceLaw
+from safe_sysid.control.laws.law import ModelInUse
 from safe_sysid.control.settings import ImpedanceSettings
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.robot.model import RobotModel

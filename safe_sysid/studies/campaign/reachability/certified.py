@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from safe_sysid.control.law import ModelInUse
-from safe_sysid.control.robust import RobustLaw
+from safe_sysid.control.laws.law import ModelInUse
+from safe_sysid.control.laws.robust import RobustLaw
 from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.magnitudes import rotor_ceiling

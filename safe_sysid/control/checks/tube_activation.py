@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.control.activation import ActivationChecks
+from safe_sysid.control.checks.activation import ActivationChecks
 from safe_sysid.control.trajectory import TrajectoryController
 from safe_sysid.control.tube import MeasuredTube
 from safe_sysid.core.arrays import FloatArray
@@ -30,7 +30,7 @@ class TubeActivationChecks(ActivationChecks):
         lockstep: bool,
         simulated: bool = False,
     ) -> None:
-        """No measurement yet; see :class:`~safe_sysid.control.activation.ActivationChecks`."""
+        """No measurement yet; see :class:`~safe_sysid.control.checks.activation.ActivationChecks`."""
         self._remember(model, start_check, lockstep, simulated)
         self._tube = tube
 

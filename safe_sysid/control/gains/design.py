@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from safe_sysid.control.gains import ControllerGains, TrackingAssumptions
-from safe_sysid.control.motion_hypotheses import MotionHypotheses, configured_hypotheses, hypotheses_of, torque_of
-from safe_sysid.control.synthesis import synthesise
+from safe_sysid.control.gains.motion_hypotheses import MotionHypotheses, configured_hypotheses, hypotheses_of, torque_of
+from safe_sysid.control.gains.synthesis import synthesise
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.decimals import at_most
 from safe_sysid.dynamics.magnitudes import rotor_floor
@@ -161,7 +161,7 @@ def gains_for_motion(
         model: of the arm, with settings; its limits are those that torques shall keep.
         box: that the controller works with, inside the prior.
         lockstep: as in :func:`design_gains`.
-        headroom: as in :func:`safe_sysid.control.motion_hypotheses.hypotheses_of`.
+        headroom: as in :func:`safe_sysid.control.gains.motion_hypotheses.hypotheses_of`.
         K_r: (n,) or one for all, 1/s; None: searched for.
         kappa: decay rate, 1/s; None: searched for.
 

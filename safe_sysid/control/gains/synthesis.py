@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from safe_sysid.control.gains import ControllerGains, TrackingAssumptions
-from safe_sysid.control.power_loss import ClosedLoop, PowerLoss
+from safe_sysid.control.gains.power_loss import ClosedLoop, PowerLoss
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox

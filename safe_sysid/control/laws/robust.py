@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.control.law import ModelInUse, Proves
+from safe_sysid.control.laws.law import ModelInUse, Proves
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.dynamics.recursion import slotine_li_kernel
@@ -59,7 +59,7 @@ def robust_torque(
 
 
 class RobustLaw:
-    """The law with its work arrays (a :class:`safe_sysid.control.law.ControlLaw`); it remembers nothing between steps.
+    """The law with its work arrays (a :class:`safe_sysid.control.laws.law.ControlLaw`), no memory between steps.
 
     Attributes:
         residual_bound: (n,) what the gains' theorem leaves to a feed-forward, N m.

@@ -7,7 +7,7 @@ from typing import cast
 import numpy as np
 
 from safe_sysid.control.feed_forward import AddedTorque, FeedForward, FeedForwardInTick
-from safe_sysid.control.feed_forward_process import FeedForwardProcess
+from safe_sysid.control.feed_forward.process import FeedForwardProcess
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ParameterError

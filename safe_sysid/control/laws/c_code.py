@@ -1,8 +1,8 @@
 r"""The robust law as one C file: regressor of two velocities, support function, gains and the monitor of V.
 
 The regressor is traced and specialised to the arm (:func:`~safe_sysid.dynamics.generated.recursion
-.two_velocity_regressor`); what :mod:`safe_sysid.control.robust` does with it is C by hand, with the gains as constants.
-Both are compared in the self-test, and in test/test_law_code.py under attack.
+.two_velocity_regressor`). What :mod:`safe_sysid.control.laws.robust` does with it is C written by hand, with the gains
+as constants. Both are compared in the self-test, and in test/test_law_code.py under attack.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
+from safe_sysid.control.checks.start import tracking_energy
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.control.law import ModelInUse
-from safe_sysid.control.law_texts import HEADER, LAW, LOOP, README, TEST, TOP
-from safe_sysid.control.robust import make_robust_law
-from safe_sysid.control.start_checks import tracking_energy
+from safe_sysid.control.laws.c_texts import HEADER, LAW, LOOP, README, TEST, TOP
+from safe_sysid.control.laws.law import ModelInUse
+from safe_sysid.control.laws.robust import make_robust_law
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import COULOMB, OFFSET, PER_LINK, ROTOR, VISCOUS
 from safe_sysid.decimals import at_least, at_most
@@ -112,7 +112,7 @@ def law_source(model: RobotModel, gains: ControllerGains, prefix: str = "law") -
     """The C file, without the header that it includes.
 
     Args:
-        gains: of :func:`safe_sysid.control.design.design_gains`.
+        gains: of :func:`safe_sysid.control.gains.design.design_gains`.
         prefix: of the names in it.
 
     Raises:
@@ -178,7 +178,7 @@ def write_law(model: RobotModel, gains: ControllerGains, out: Path, prefix: str 
     """Write ``PREFIX.c``, ``.h``, ``_test.c``, ``_loop.c`` and ``README.md``, all or none; what the self-test said.
 
     Args:
-        gains: of :func:`safe_sysid.control.design.design_gains`.
+        gains: of :func:`safe_sysid.control.gains.design.design_gains`.
         out: directory to make; an empty one is taken, too.
         prefix: of files and names.
 

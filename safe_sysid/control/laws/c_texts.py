@@ -1,6 +1,6 @@
 """Texts in C of the robust law: ``@p@`` and ``@P@`` stand for the prefix of its names.
 
-``LAW`` follows ``TOP``, the regressor, the tables and the numbers that :mod:`safe_sysid.control.law_code` writes.
+``LAW`` follows ``TOP``, the regressor, the tables and the numbers that :mod:`safe_sysid.control.laws.c_code` writes.
 """
 
 __all__ = ["HEADER", "LAW", "LOOP", "README", "TEST", "TOP"]
