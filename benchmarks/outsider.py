@@ -171,7 +171,7 @@ class Stranger:
         from std_msgs.msg import Float64MultiArray
 
         from safe_sysid.nodes.common.base import LATCHED
-        from safe_sysid.nodes.common.messages import bounds_message, read_bounds
+        from safe_sysid.nodes.common.messages.conversions import bounds_message, read_bounds
         from safe_sysid.robot.parameters import ParameterBox
 
         if self.active is None:
@@ -207,7 +207,7 @@ class Stranger:
         from sensor_msgs.msg import JointState
 
         from safe_sysid.nodes.common.base import measurement_qos
-        from safe_sysid.nodes.common.messages import write_stamp
+        from safe_sysid.nodes.common.messages.conversions import write_stamp
 
         if not heard:
             return "no: nothing to imitate"

@@ -22,7 +22,7 @@ from trajectory_msgs.msg import JointTrajectory
 
 from safe_sysid.nodes.common.base import LATCHED_INPUT, measurement_qos
 from safe_sysid.nodes.common.digest import configuration_digest, plan_digest
-from safe_sysid.nodes.common.messages import JointReader, plan_message, read_command, write_stamp
+from safe_sysid.nodes.common.messages.conversions import JointReader, plan_message, read_command, write_stamp
 from safe_sysid.robot import RobotModel, load_scene
 from safe_sysid.simulation import Plant, payload_from_spec
 from safe_sysid.simulation.assembly import build_plant

@@ -11,7 +11,7 @@ from fault_bench import MS, FaultBench
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import JointState
 
-from safe_sysid.nodes.common.messages import bounds_message, write_stamp
+from safe_sysid.nodes.common.messages.conversions import bounds_message, write_stamp
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.simulation.payloads import NO_PAYLOAD, Payload, theta_e_with_payload
 

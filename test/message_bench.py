@@ -23,9 +23,9 @@ from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 from visualization_msgs.msg import Marker, MarkerArray
 
-from safe_sysid.nodes.common import messages
 from safe_sysid.nodes.common.base import BaseNode
 from safe_sysid.nodes.common.digest import plan_digest
+from safe_sysid.nodes.common.messages import conversions
 from safe_sysid.nodes.controller.node import ControllerNode
 from safe_sysid.nodes.identifier.node import IdentifierNode
 from safe_sysid.nodes.planner.planner_node import PlannerNode
@@ -108,7 +108,7 @@ class MessageBench:
         self.ear = _Ear()
         self.controller._commands = self.ear
         self.tick, self.torque = 0, None
-        self._writer = messages.JointStateWriter(model.joint_names)
+        self._writer = conversions.JointStateWriter(model.joint_names)
         self.measure(None)
         for node in (self.controller, self.identifier, self.planner):
             node.trigger_activate()
@@ -141,7 +141,7 @@ class MessageBench:
         self.controller.rate_limiter.receivers["joint_states"](serialize_message(state))
         self.torque = None
         if self.ear.heard is not None:
-            stamp, self.torque = messages.read_command(self.ear.heard, self.model.n)
+            stamp, self.torque = conversions.read_command(self.ear.heard, self.model.n)
             assert stamp == self.tick * MS
 
     def step(self) -> None:
@@ -160,26 +160,26 @@ class MessageBench:
         names, n = list(model.joint_names), model.n
         home, zero = np.array(model.settings.home), np.zeros(n)
         stamp = Time()
-        messages.write_stamp(stamp, (self.tick + 1) * MS)
+        conversions.write_stamp(stamp, (self.tick + 1) * MS)
         if TYPES[topic] is JointState:
             state = JointState(name=names, position=home.tolist(), velocity=[0.0] * n, effort=[1.0] * n)
             state.header.stamp, state.header.frame_id = stamp, box.identity
             return [state]
         if topic == "effort_command":
-            return [messages.CommandWriter(n).fill((self.tick + 1) * MS, zero)]
+            return [conversions.CommandWriter(n).fill((self.tick + 1) * MS, zero)]
         if topic in ("bounds", "bounds_active"):
             inner = ParameterBox(box.lower, box.upper, box.epoch, box.seq + 1)
             return [
-                messages.bounds_message(inner, inner.mid, 1, self.controller.digest),
-                messages.bounds_message(box, box.mid, digest="0" + self.controller.digest[1:]),
+                conversions.bounds_message(inner, inner.mid, 1, self.controller.digest),
+                conversions.bounds_message(box, box.mid, digest="0" + self.controller.digest[1:]),
             ]
         if topic == "plan":
             start = np.stack([home, zero, zero])
             plan = Plan(QuinticTrajectory.to_rest(start, home + 0.05, 1.0), 0.0, 0.5, box.identity, 0, zero)
             digest, at = plan_digest(self.controller.digest), (self.tick + 200) * MS
             return [
-                messages.plan_message(plan, names, at, digest),
-                messages.empty_plan_message(at, box.identity, names, at + 500 * MS, digest),
+                conversions.plan_message(plan, names, at, digest),
+                conversions.empty_plan_message(at, box.identity, names, at + 500 * MS, digest),
             ]
         if topic == "goal_joints":
             return [JointTrajectory(joint_names=names, points=[JointTrajectoryPoint(positions=home.tolist())] * 3)]

@@ -11,8 +11,14 @@ from test_control import START
 from safe_sysid.control.checks.activation import Judgement
 from safe_sysid.control.controller import Controller, ControllerState
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.nodes.common.answers import NOT_AWAITED, BoundsAnswer, JointSample, MessageRefusedError, PlanAnswer
-from safe_sysid.nodes.common.time_base import TimeBase
+from safe_sysid.nodes.common.messages.contents import (
+    NOT_AWAITED,
+    BoundsAnswer,
+    JointSample,
+    MessageRefusedError,
+    PlanAnswer,
+)
+from safe_sysid.nodes.common.messages.time_base import TimeBase
 from safe_sysid.nodes.controller.session import ControlSession
 from safe_sysid.nodes.controller.tick_log import TorqueTickLog
 from safe_sysid.nodes.controller.timing import LockstepControlTiming, RealTimeControlTiming

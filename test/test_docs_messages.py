@@ -15,7 +15,7 @@ pytest.importorskip("rclpy")
 from rclpy.qos import DurabilityPolicy, ReliabilityPolicy
 from ros_harness import MANAGED, Probe, running
 
-from safe_sysid.nodes.common.message_limits import limits_table
+from safe_sysid.nodes.common.messages.limits import limits_table
 
 pytestmark = pytest.mark.ros
 

@@ -22,8 +22,8 @@ from rclpy.serialization import serialize_message
 from sensor_msgs.msg import JointState
 from visualization_msgs.msg import Marker, MarkerArray
 
-from safe_sysid.nodes.common.message_limits import TOPICS
-from safe_sysid.nodes.common.messages import write_stamp
+from safe_sysid.nodes.common.messages.conversions import write_stamp
+from safe_sysid.nodes.common.messages.limits import TOPICS
 
 pytestmark = pytest.mark.ros
 

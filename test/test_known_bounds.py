@@ -102,7 +102,7 @@ def test_the_node_starts_with_them(tmp_path: Path, model: RobotModel) -> None:
     from std_msgs.msg import Float64MultiArray
 
     from safe_sysid.nodes.common.base import LATCHED_INPUT
-    from safe_sysid.nodes.common.messages import read_bounds as read_message
+    from safe_sysid.nodes.common.messages.conversions import read_bounds as read_message
 
     bounds = narrower(model)
     write_bounds(tmp_path / "bounds.yaml", bounds)

@@ -25,7 +25,7 @@ from test_nodes_ending import FAST, assert_braked
 from safe_sysid.bring_up.arrangement import WRITES
 from safe_sysid.control.states import longest_braking
 from safe_sysid.nodes.common.base import STREAM
-from safe_sysid.nodes.common.messages import JointReader
+from safe_sysid.nodes.common.messages.conversions import JointReader
 from safe_sysid.robot import load_robot
 
 pytestmark = pytest.mark.ros

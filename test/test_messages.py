@@ -17,8 +17,8 @@ from std_msgs.msg import Float64MultiArray, MultiArrayDimension
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from safe_sysid.errors import MessageError
-from safe_sysid.nodes.common import messages as m
-from safe_sysid.nodes.common.answers import MessageRefusedError
+from safe_sysid.nodes.common.messages import conversions as m
+from safe_sysid.nodes.common.messages.contents import MessageRefusedError
 from safe_sysid.nodes.identifier.payload_message import last_link_message, payload_message
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.parameters import ParameterBox, com_and_inertia, inertia_from_com, transform_inertial

@@ -16,10 +16,10 @@ from rclpy.parameter import Parameter
 from ros_harness import nodes_here
 
 from safe_sysid.nodes.common import digest as digests
-from safe_sysid.nodes.common.answers import JointSample, MessageRefusedError
 from safe_sysid.nodes.common.digest import configuration_digest, difference, plan_digest
 from safe_sysid.nodes.common.lifecycle import ManagedNode
-from safe_sysid.nodes.common.messages import empty_plan_message
+from safe_sysid.nodes.common.messages.contents import JointSample, MessageRefusedError
+from safe_sysid.nodes.common.messages.conversions import empty_plan_message
 from safe_sysid.nodes.controller.node import ControllerNode
 from safe_sysid.nodes.identifier.node import IdentifierNode
 from safe_sysid.robot import load_robot, load_scene

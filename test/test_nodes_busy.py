@@ -17,7 +17,7 @@ pytest.importorskip("mujoco")
 
 from ros_harness import nodes_here
 
-from safe_sysid.nodes.common import messages
+from safe_sysid.nodes.common.messages import conversions
 from safe_sysid.nodes.identifier.node import IdentifierNode
 from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.simulation import Plant, draw_truth, payload_from_spec
@@ -56,7 +56,7 @@ def test_of_updates_that_wait_only_the_last_is_done(identifier: IdentifierNode, 
     heard: list[Any] = []
     node._bounds = SimpleNamespace(publish=heard.append)
     worker.submit(lambda: go_on.wait(60.0) and None)  # no core for it
-    writer, steps = messages.JointStateWriter(model.joint_names), round(1e3 * UPDATE * BATCHES) + 5
+    writer, steps = conversions.JointStateWriter(model.joint_names), round(1e3 * UPDATE * BATCHES) + 5
     origin = 0 if node.options.lockstep else time.time_ns() - steps * 1_000_000
     for k in range(1, steps):
         x = plant.step(None)
@@ -65,7 +65,7 @@ def test_of_updates_that_wait_only_the_last_is_done(identifier: IdentifierNode, 
     worker.submit(done.set)
     assert done.wait(60.0)
     size = model.arm_prior.size
-    assert [messages.read_bounds(message, size).batch for message in heard] == answered
+    assert [conversions.read_bounds(message, size).batch for message in heard] == answered
     last = node._updates[-1]
     assert node._session.samples >= round(1e3 * UPDATE * BATCHES), "of all data"
     lower, upper = np.array(last["lower"]), np.array(last["upper"])
@@ -96,7 +96,7 @@ def test_the_end_of_the_node_shares_nothing_with_an_update_under_way(
         return result
 
     monkeypatch.setattr(core, "update", slow)
-    writer = messages.JointStateWriter(node.model.joint_names)
+    writer = conversions.JointStateWriter(node.model.joint_names)
     for k in range(1, round(1e3 * UPDATE) + 2):
         node._on_measurement(writer.fill(k * 1_000_000, node.model.settings.home, np.zeros(7), np.zeros(7)))
     assert began.wait(60.0)

@@ -18,7 +18,7 @@ from std_msgs.msg import Float64MultiArray
 
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.nodes.common.base import measurement_qos
-from safe_sysid.nodes.common.messages import JointStateWriter, read_command, write_stamp
+from safe_sysid.nodes.common.messages.conversions import JointStateWriter, read_command, write_stamp
 from safe_sysid.robot import load_robot
 
 pytestmark = pytest.mark.ros

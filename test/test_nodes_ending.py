@@ -25,7 +25,7 @@ from trajectory_msgs.msg import JointTrajectory
 from safe_sysid.control.states import longest_braking
 from safe_sysid.nodes.common.base import LATCHED
 from safe_sysid.nodes.common.digest import configuration_digest, plan_digest
-from safe_sysid.nodes.common.messages import plan_message
+from safe_sysid.nodes.common.messages.conversions import plan_message
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.simulation.plant import COMMANDED

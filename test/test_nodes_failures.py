@@ -24,7 +24,7 @@ from visualization_msgs.msg import MarkerArray
 
 from safe_sysid.nodes.common.base import LATCHED, LATCHED_INPUT
 from safe_sysid.nodes.common.digest import configuration_digest, plan_digest
-from safe_sysid.nodes.common.messages import plan_message
+from safe_sysid.nodes.common.messages.conversions import plan_message
 from safe_sysid.robot import RobotModel, load_robot
 from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.simulation.plant import BRAKING

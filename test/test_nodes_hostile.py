@@ -21,13 +21,13 @@ from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
-from safe_sysid.nodes.common import messages
-from safe_sysid.nodes.common import rate_limiting as rate_limiter
-from safe_sysid.nodes.common.answers import MessageRefusedError, printable
 from safe_sysid.nodes.common.base import LATCHED, LATCHED_INPUT, BaseNode
 from safe_sysid.nodes.common.exclusive_publishers import FORGOTTEN_S, ExclusivePublishers
-from safe_sysid.nodes.common.message_limits import TOPICS, Limit, MessageFilter, limits_table
-from safe_sysid.nodes.common.rate_limiting import InputRateLimiter
+from safe_sysid.nodes.common.messages import conversions
+from safe_sysid.nodes.common.messages import rate_limiting as rate_limiter
+from safe_sysid.nodes.common.messages.contents import MessageRefusedError, printable
+from safe_sysid.nodes.common.messages.limits import TOPICS, Limit, MessageFilter, limits_table
+from safe_sysid.nodes.common.messages.rate_limiting import InputRateLimiter
 from safe_sysid.nodes.controller.node import ControllerNode
 from safe_sysid.nodes.identifier.node import IdentifierNode
 from safe_sysid.nodes.planner.planner_node import PlannerNode
@@ -220,7 +220,7 @@ def test_no_plan_is_taken_while_another_says_torques(monkeypatch: pytest.MonkeyP
     node: Any = SimpleNamespace(exclusive_publishers=exclusive_publishers, options=SimpleNamespace(lockstep=False))
     node.trust = partial(BaseNode.trust, node)
     node.model, node._topic = SimpleNamespace(joint_names=("a",)), "effort_command"
-    monkeypatch.setattr(messages, "read_plan", lambda *_: SimpleNamespace(digest=""))
+    monkeypatch.setattr(conversions, "read_plan", lambda *_: SimpleNamespace(digest=""))
     with pytest.raises(MessageRefusedError, match="two of them"):
         ControllerNode._on_plan(node, JointTrajectory())
 

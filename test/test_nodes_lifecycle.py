@@ -35,7 +35,7 @@ from safe_sysid.logs.online.configuration import proof_digest
 from safe_sysid.nodes.common.base import LATCHED, LATCHED_INPUT, STREAM, measurement_qos
 from safe_sysid.nodes.common.digest import configuration_digest, difference
 from safe_sysid.nodes.common.lifecycle import ManagedNode
-from safe_sysid.nodes.common.messages import JointStateWriter, bounds_message, read_bounds
+from safe_sysid.nodes.common.messages.conversions import JointStateWriter, bounds_message, read_bounds
 from safe_sysid.nodes.common.parameters import CommonOptions
 from safe_sysid.robot import load_robot
 

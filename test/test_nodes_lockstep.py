@@ -21,10 +21,10 @@ from std_msgs.msg import Float64MultiArray, MultiArrayDimension
 from trajectory_msgs.msg import JointTrajectory
 
 from safe_sysid.dynamics import dynamics_of
-from safe_sysid.nodes.common.answers import JointSample
 from safe_sysid.nodes.common.base import LATCHED, STREAM
 from safe_sysid.nodes.common.digest import configuration_digest, plan_digest
-from safe_sysid.nodes.common.messages import JointReader, plan_message, stamp_to_ns
+from safe_sysid.nodes.common.messages.contents import JointSample
+from safe_sysid.nodes.common.messages.conversions import JointReader, plan_message, stamp_to_ns
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.trajectories import Plan, QuinticTrajectory

@@ -12,10 +12,10 @@ from scipy.spatial.transform import Rotation
 
 pytest.importorskip("rclpy")
 
-from safe_sysid.nodes.common.answers import BoundsAnswer, PlanAnswer
-from safe_sysid.nodes.common.histograms import Histogram
-from safe_sysid.nodes.common.row_recorder import Recorder
-from safe_sysid.nodes.common.time_base import TimeBase, to_ns
+from safe_sysid.nodes.common.messages.contents import BoundsAnswer, PlanAnswer
+from safe_sysid.nodes.common.messages.time_base import TimeBase, to_ns
+from safe_sysid.nodes.common.realtime.histograms import Histogram
+from safe_sysid.nodes.common.realtime.row_recorder import Recorder
 from safe_sysid.nodes.controller.pending_answers import PendingAnswers
 from safe_sysid.nodes.planner.markers import path_markers, scene_markers
 from safe_sysid.robot import load_robot, load_scene

@@ -23,7 +23,7 @@ from test_nodes_failures import assert_within_limits
 from test_nodes_lockstep import load, references
 
 from safe_sysid.bring_up.domain import own_domain, ros_environment
-from safe_sysid.nodes.common import realtime
+from safe_sysid.nodes.common.realtime import scheduling
 from safe_sysid.nodes.plant.pacing import Pacer, TimedCommand
 from safe_sysid.robot import load_robot, load_scene
 from safe_sysid.simulation import NoiseModel, Plant, draw_truth, payload_from_spec
@@ -52,11 +52,11 @@ def test_real_time_shares_no_locks_with_other_processes(lockstep: bool, tmp_path
 @pytest.mark.parametrize(("name", "warned"), [("dds.shm.7000", True), ("dds.udp.7000", False)])
 def test_a_real_time_node_with_shared_memory_says_so(name: str, warned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
-    monkeypatch.setattr(realtime, "_name", lambda thread: name)
-    monkeypatch.setattr(realtime, "_bound_computation", lambda on_long: None)
+    monkeypatch.setattr(scheduling, "_name", lambda thread: name)
+    monkeypatch.setattr(scheduling, "_bound_computation", lambda on_long: None)
     monkeypatch.setattr(os, "sched_setscheduler", lambda *_: None)
-    monkeypatch.setattr(realtime, "_THROTTLE", Path("/nonexistent"))
-    realtime.Scheduling(realtime.RealtimeOptions(priority=10), told.append).engage(1)
+    monkeypatch.setattr(scheduling, "_THROTTLE", Path("/nonexistent"))
+    scheduling.Scheduling(scheduling.RealtimeOptions(priority=10), told.append).engage(1)
     assert any("shared memory" in text for text in told) == warned
 
 

@@ -28,10 +28,16 @@ from safe_sysid.control.controller import Controller, ControllerState
 from safe_sysid.control.gains.design import design_gains
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.identifier import Identifier
-from safe_sysid.nodes.common.answers import BoundsAnswer, MessageRefusedError
 from safe_sysid.nodes.common.base import LATCHED_INPUT, measurement_qos
 from safe_sysid.nodes.common.digest import configuration_digest, plan_digest
-from safe_sysid.nodes.common.messages import bounds_message, plan_message, read_bounds, read_command, write_stamp
+from safe_sysid.nodes.common.messages.contents import BoundsAnswer, MessageRefusedError
+from safe_sysid.nodes.common.messages.conversions import (
+    bounds_message,
+    plan_message,
+    read_bounds,
+    read_command,
+    write_stamp,
+)
 from safe_sysid.robot import RobotModel, load_robot, load_scene
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.simulation import NoiseModel, Plant, draw_truth, payload_from_spec

@@ -21,9 +21,9 @@ from test_nodes_failures import assert_within_limits
 from test_nodes_lockstep import FAST, load, references
 
 from safe_sysid.bring_up.transitions import Transitions
-from safe_sysid.nodes.common.answers import NOT_AWAITED
 from safe_sysid.nodes.common.base import LATCHED_INPUT, measurement_qos
-from safe_sysid.nodes.common.messages import JointReader, JointStateWriter, read_bounds
+from safe_sysid.nodes.common.messages.contents import NOT_AWAITED
+from safe_sysid.nodes.common.messages.conversions import JointReader, JointStateWriter, read_bounds
 from safe_sysid.robot import RobotModel, load_robot
 from safe_sysid.robot.parameters import ParameterBox
 

@@ -21,8 +21,8 @@ from sensor_msgs.msg import JointState
 
 from safe_sysid.control.checks.activation import Judgement
 from safe_sysid.dynamics import dynamics_of
-from safe_sysid.nodes.common.answers import MessageRefusedError
-from safe_sysid.nodes.common.messages import write_stamp
+from safe_sysid.nodes.common.messages.contents import MessageRefusedError
+from safe_sysid.nodes.common.messages.conversions import write_stamp
 from safe_sysid.nodes.controller.node import ControllerNode
 from safe_sysid.robot import load_robot
 

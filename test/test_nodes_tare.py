@@ -18,7 +18,7 @@ from std_srvs.srv import Trigger
 
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.nodes.common.base import LATCHED_INPUT, measurement_qos
-from safe_sysid.nodes.common.messages import JointStateWriter, read_bounds
+from safe_sysid.nodes.common.messages.conversions import JointStateWriter, read_bounds
 from safe_sysid.robot import RobotModel, load_robot
 from safe_sysid.simulation.arms import draw_link, draw_truth, hand_box
 from safe_sysid.simulation.payloads import dumbbell, theta_e_with_payload

@@ -25,8 +25,8 @@ from test_nodes_lockstep import load, references
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 from visualization_msgs.msg import Marker, MarkerArray
 
-from safe_sysid.nodes.common.answers import JointSample
 from safe_sysid.nodes.common.base import LATCHED_INPUT
+from safe_sysid.nodes.common.messages.contents import JointSample
 from safe_sysid.planning.plan_files.plan_file import read_plan
 from safe_sysid.planning.task.inverse_kinematics import tool_pose
 from safe_sysid.robot import load_robot

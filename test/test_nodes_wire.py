@@ -16,10 +16,15 @@ from rclpy.serialization import deserialize_message, serialize_message
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray, MultiArrayDimension
 
-from safe_sysid.nodes.common import messages
-from safe_sysid.nodes.common.answers import MessageRefusedError
-from safe_sysid.nodes.common.messages import CommandWriter, JointReader, read_command
-from safe_sysid.nodes.common.wire import CommandBytesReader, CommandBytesWriter, JointBytesReader, JointBytesWriter
+from safe_sysid.nodes.common.messages import conversions
+from safe_sysid.nodes.common.messages.contents import MessageRefusedError
+from safe_sysid.nodes.common.messages.conversions import CommandWriter, JointReader, read_command
+from safe_sysid.nodes.common.messages.serialised import (
+    CommandBytesReader,
+    CommandBytesWriter,
+    JointBytesReader,
+    JointBytesWriter,
+)
 
 JOINTS = ("joint_1", "joint_2", "elbow")
 STAMP = 1_700_000_000_123_456_789
@@ -71,7 +76,7 @@ def test_the_usual_message_is_not_deserialised(monkeypatch: pytest.MonkeyPatch) 
     rng, command = np.random.default_rng(0), CommandBytesWriter(3)
     reader.read(writer.fill(STAMP, *rng.normal(size=(3, 3))))
     calls: list[object] = []
-    monkeypatch.setattr("safe_sysid.nodes.common.wire.deserialize_message", lambda *a: calls.append(a))
+    monkeypatch.setattr("safe_sysid.nodes.common.messages.serialised.deserialize_message", lambda *a: calls.append(a))
     q, qd, effort = rng.normal(size=(3, 3))
     sample = reader.read(writer.fill(STAMP + 1, q, qd, effort))
     assert (sample.stamp_ns, calls) == (STAMP + 1, [])
@@ -84,7 +89,7 @@ def test_the_usual_message_is_not_deserialised(monkeypatch: pytest.MonkeyPatch) 
 
 def test_written_bytes_are_those_of_the_message() -> None:
     rng = np.random.default_rng(1)
-    joints, plain = JointBytesWriter(JOINTS), messages.JointStateWriter(JOINTS)
+    joints, plain = JointBytesWriter(JOINTS), conversions.JointStateWriter(JOINTS)
     command, plain_command = CommandBytesWriter(3), CommandWriter(3)
     for stamp in (STAMP, 1, 999_999_999, 2_000_000_000):
         q, qd, effort = rng.normal(size=(3, 3))
@@ -124,7 +129,7 @@ def test_padding_is_learned_and_nothing_else(monkeypatch: pytest.MonkeyPatch) ->
     swapped, mirrored = deserialize_message(data, JointState), bytearray(data[::-1])
     mirrored[:4] = b"\0\0\0\0"  # as if the same message had come from a machine of the other byte order
     mirrored[4:] = bytes(len(data) - 4)
-    monkeypatch.setattr("safe_sysid.nodes.common.wire.deserialize_message", lambda *_: swapped)
+    monkeypatch.setattr("safe_sysid.nodes.common.messages.serialised.deserialize_message", lambda *_: swapped)
     for _ in range(2):
         assert reader.read(bytes(mirrored)).q.tolist() == swapped.position.tolist()
 

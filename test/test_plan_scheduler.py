@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from safe_sysid.nodes.common.answers import JointSample
-from safe_sysid.nodes.common.time_base import TimeBase
+from safe_sysid.nodes.common.messages.contents import JointSample
+from safe_sysid.nodes.common.messages.time_base import TimeBase
 from safe_sysid.nodes.planner import timing
 from safe_sysid.nodes.planner.objectives import ExcitationObjective, Situation
 from safe_sysid.nodes.planner.scheduler import PlanScheduler

@@ -32,11 +32,11 @@ from safe_sysid.apps.rehearsal import rehearse_controller
 from safe_sysid.control.controller import Controller
 from safe_sysid.control.gains.design import design_gains
 from safe_sysid.control.laws import make_law
-from safe_sysid.nodes.common import realtime
-from safe_sysid.nodes.common.histograms import Histogram
-from safe_sysid.nodes.common.loop import MessageLoop
-from safe_sysid.nodes.common.realtime import RealtimeOptions, Scheduling
-from safe_sysid.nodes.common.wire import CommandBytesWriter, JointBytesReader, JointBytesWriter
+from safe_sysid.nodes.common.messages.serialised import CommandBytesWriter, JointBytesReader, JointBytesWriter
+from safe_sysid.nodes.common.realtime import scheduling
+from safe_sysid.nodes.common.realtime.histograms import Histogram
+from safe_sysid.nodes.common.realtime.loop import MessageLoop
+from safe_sysid.nodes.common.realtime.scheduling import RealtimeOptions, Scheduling
 from safe_sysid.nodes.controller.tick_log import TorqueTickLog
 from safe_sysid.robot import load_robot
 
@@ -180,10 +180,10 @@ import rclpy
 from numba.core.dispatcher import Dispatcher
 from safe_sysid.control.checks.activation import ActivationChecks
 from safe_sysid.dynamics import dynamics_of
-from safe_sysid.nodes.common import messages
+from safe_sysid.nodes.common.messages import conversions
 from safe_sysid.nodes.controller.node import ControllerNode
 from safe_sysid.nodes.common.digest import plan_digest
-from safe_sysid.nodes.common.wire import JointBytesWriter
+from safe_sysid.nodes.common.messages.serialised import JointBytesWriter
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.trajectories.plan import Plan
 from safe_sysid.trajectories.quintic import QuinticTrajectory
@@ -216,11 +216,11 @@ for k in range(1500):
     if k == 250 and (node.trigger_activate(), node.active)[1] is False:
         sys.exit(node.overview()[1])
     if k == 300:
-        node._on_bounds(messages.bounds_message(inner, inner.mid, digest=node.digest))
+        node._on_bounds(conversions.bounds_message(inner, inner.mid, digest=node.digest))
     if k == 900:
         knots = np.array([[q, zero, zero], [q + 1e-4, zero, zero]])
         plan = Plan(QuinticTrajectory(np.array([0.0, 1.0]), knots), 0.0, 0.5, node.session.core.box.identity, 0, zero)
-        node._on_plan(messages.plan_message(plan, model.joint_names, stamp + 300_000_000, plan_digest(node.digest)))
+        node._on_plan(conversions.plan_message(plan, model.joint_names, stamp + 300_000_000, plan_digest(node.digest)))
 now = kernels()
 new = [name for name in now if now[name] != before.get(name) and now[name] != after_regressor.get(name)]
 print(node.session.core.box.identity, sorted(states), new, node.refusals)
@@ -247,18 +247,18 @@ def test_what_is_not_permitted_is_told_and_left_out(monkeypatch: pytest.MonkeyPa
 
     for name in ("sched_setscheduler", "sched_setaffinity", "setpriority"):
         monkeypatch.setattr(os, name, refuse)
-    monkeypatch.setattr(realtime, "_lock_memory", refuse)
-    monkeypatch.setattr(realtime, "_bound_computation", lambda _: None)
+    monkeypatch.setattr(scheduling, "_lock_memory", refuse)
+    monkeypatch.setattr(scheduling, "_bound_computation", lambda _: None)
     told: list[str] = []
     options = RealtimeOptions(priority=10, nice=0, cpus=(0,), lock_memory=True)
-    scheduling = Scheduling(options, told.append)
-    scheduling.engage(threading.get_native_id())
-    assert scheduling.text == "normal"
+    applied = Scheduling(options, told.append)
+    applied.engage(threading.get_native_id())
+    assert applied.text == "normal"
     assert [text.split(":")[0] for text in told] == ["no cpus (0,)", "no locking memory", "no SCHED_FIFO 10"]
     assert all("not permitted" in text and "going on without" in text for text in told)
     assert "CAP_SYS_NICE" in told[2]
-    scheduling.check()
-    scheduling.relax()
+    applied.check()
+    applied.relax()
     nicer = Scheduling(RealtimeOptions(nice=5), told.append)
     nicer.engage(None)
     assert "no nice 5" in told[-1]
@@ -269,10 +269,10 @@ def test_a_node_without_a_loop_gets_no_real_time_priority(monkeypatch: pytest.Mo
     changed: list[object] = []
     monkeypatch.setattr(os, "sched_setscheduler", lambda *a: changed.append(a))
     told: list[str] = []
-    scheduling = Scheduling(RealtimeOptions(priority=50), told.append)
-    scheduling.engage(None)
+    applied = Scheduling(RealtimeOptions(priority=50), told.append)
+    applied.engage(None)
     assert changed == []
-    assert scheduling.text == "normal"
+    assert applied.text == "normal"
     assert "no 1 kHz loop" in told[0]
 
 
@@ -280,40 +280,40 @@ def test_a_process_that_takes_a_whole_core_gives_its_priority_back(monkeypatch: 
     policies: list[int] = []
     clock = {"wall": 0.0, "cpu": 0.0}
     monkeypatch.setattr(os, "sched_setscheduler", lambda _, policy, __: policies.append(policy))
-    monkeypatch.setattr(realtime, "_bound_computation", lambda _: None)
-    monkeypatch.setattr(realtime, "_name", lambda _: "python")
-    monkeypatch.setattr(realtime.time, "monotonic", lambda: clock["wall"])
-    monkeypatch.setattr(realtime.time, "process_time", lambda: clock["cpu"])
+    monkeypatch.setattr(scheduling, "_bound_computation", lambda _: None)
+    monkeypatch.setattr(scheduling, "_name", lambda _: "python")
+    monkeypatch.setattr(scheduling.time, "monotonic", lambda: clock["wall"])
+    monkeypatch.setattr(scheduling.time, "process_time", lambda: clock["cpu"])
     told: list[str] = []
-    scheduling = Scheduling(RealtimeOptions(priority=10), told.append)
-    scheduling.engage(threading.get_native_id())
+    applied = Scheduling(RealtimeOptions(priority=10), told.append)
+    applied.engage(threading.get_native_id())
     assert set(policies) == {os.SCHED_FIFO | os.SCHED_RESET_ON_FORK}
     for share in (0.5, 0.85, 0.85):
         clock["wall"], clock["cpu"] = clock["wall"] + 1.1, clock["cpu"] + 1.1 * share
-        scheduling.check()
+        applied.check()
     assert told == []
     policies.clear()
     clock["wall"], clock["cpu"] = clock["wall"] + 1.1, clock["cpu"] + 1.1 * 0.97
-    scheduling.check()
+    applied.check()
     assert set(policies) == {os.SCHED_OTHER}
     assert "no longer scheduled in real time" in told[0]
-    assert "given back" in scheduling.text
+    assert "given back" in applied.text
 
 
 def test_shared_memory_between_processes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its locks are held by ordinary processes: the loop would wait for those."""
     monkeypatch.setattr(os, "sched_setscheduler", lambda *_: None)
-    monkeypatch.setattr(realtime, "_bound_computation", lambda _: None)
+    monkeypatch.setattr(scheduling, "_bound_computation", lambda _: None)
     for transport, count in (("dds.udp.7411", 0), ("dds.shm.7411", 1)):
         told: list[str] = []
-        monkeypatch.setattr(realtime, "_name", lambda _, transport=transport: transport)
+        monkeypatch.setattr(scheduling, "_name", lambda _, transport=transport: transport)
         Scheduling(RealtimeOptions(priority=10), told.append).engage(threading.get_native_id())
         assert sum("shared memory" in text for text in told) == count, told
 
 
 _RUNAWAY = """
 import os, subprocess, sys, threading, time
-from safe_sysid.nodes.common.realtime import RealtimeOptions, Scheduling
+from safe_sysid.nodes.common.realtime.scheduling import RealtimeOptions, Scheduling
 told = []
 other = threading.Thread(target=time.sleep, args=(30.0,), daemon=True)
 other.start()

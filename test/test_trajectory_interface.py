@@ -352,9 +352,9 @@ def test_a_trajectory_command_comes_back_to_a_nanosecond(model: RobotModel) -> N
     from rclpy.serialization import deserialize_message, serialize_message
     from trajectory_msgs.msg import JointTrajectory
 
-    from safe_sysid.nodes.common.answers import MessageRefusedError
-    from safe_sysid.nodes.common.time_base import TimeBase
-    from safe_sysid.nodes.common.trajectory_messages import TrajectoryReader, TrajectoryWriter
+    from safe_sysid.nodes.common.messages.contents import MessageRefusedError
+    from safe_sysid.nodes.common.messages.time_base import TimeBase
+    from safe_sysid.nodes.common.messages.trajectories import TrajectoryReader, TrajectoryWriter
 
     names, stamp = list(model.joint_names), 1_700_000_000_123_456_789
     base, reader = TimeBase(lockstep=False), TrajectoryReader(names)

@@ -20,7 +20,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray, MultiArrayDimension
 from visualization_msgs.msg import Marker, MarkerArray
 
-from safe_sysid.nodes.common.answers import MessageRefusedError
+from safe_sysid.nodes.common.messages.contents import MessageRefusedError
 from safe_sysid.nodes.viewer.demo_result import read_verdict
 from safe_sysid.nodes.viewer.service_calls import ServiceCalls
 from safe_sysid.nodes.viewer.state import DRAWN, ViewerState

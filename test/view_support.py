@@ -18,7 +18,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
 
-from safe_sysid.nodes.common.messages import bounds_message
+from safe_sysid.nodes.common.messages.conversions import bounds_message
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.parameters import ParameterBox
 

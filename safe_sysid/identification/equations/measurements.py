@@ -1,9 +1,9 @@
 """Measurements: joint states in order of arrival, and their division into runs without a gap.
 
-``Measurements`` is the noun for (stamp, q, qd, torque) that rooms hand to each other. Three others have to differ, and
-say why: :class:`Sample`, one of them in a loop; ``nodes.common.answers.JointSample``, a message with a stamp in ns;
-and what a simulated arm keeps beside its measurements (``studies.campaign.plant.Record``,
-``report.run.logs.PlantLog``): the truth.
+``Measurements`` is the noun for (stamp, q, qd, torque) that rooms hand to each other. Three others have to differ:
+:class:`Sample`, one of them in a loop; ``nodes.common.messages.contents.JointSample``, a message with a stamp in ns;
+and what a simulated arm keeps beside its measurements, the truth (``studies.campaign.plant.Record``,
+``report.run.logs.PlantLog``).
 """
 
 from __future__ import annotations

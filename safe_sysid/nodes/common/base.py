@@ -19,13 +19,13 @@ from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from std_srvs.srv import Trigger
 
-from safe_sysid.nodes.common.answers import MessageRefusedError, printable
 from safe_sysid.nodes.common.exclusive_publishers import ExclusivePublishers
 from safe_sysid.nodes.common.log_throttle import LogPauses
-from safe_sysid.nodes.common.loop import MessageLoop
+from safe_sysid.nodes.common.messages.contents import MessageRefusedError, printable
+from safe_sysid.nodes.common.messages.rate_limiting import InputRateLimiter, decode
 from safe_sysid.nodes.common.parameters import CommonOptions, NodeParameters, empty_lists_refused
-from safe_sysid.nodes.common.rate_limiting import InputRateLimiter, decode
-from safe_sysid.nodes.common.realtime import RealtimeOptions, Scheduling
+from safe_sysid.nodes.common.realtime.loop import MessageLoop
+from safe_sysid.nodes.common.realtime.scheduling import RealtimeOptions, Scheduling
 from safe_sysid.robot.model import RobotModel
 
 __all__ = [

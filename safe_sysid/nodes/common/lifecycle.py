@@ -22,9 +22,9 @@ from std_msgs.msg import String
 
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.logs.online.configuration import configuration_text
-from safe_sysid.nodes.common.answers import MessageRefusedError
 from safe_sysid.nodes.common.base import ERROR, LATCHED, OK, WARN, BaseNode
 from safe_sysid.nodes.common.digest import configuration_digest, difference
+from safe_sysid.nodes.common.messages.contents import MessageRefusedError
 from safe_sysid.robot.scenes.scene import Scene
 
 __all__ = ["ManagedNode"]

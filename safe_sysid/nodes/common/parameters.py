@@ -17,7 +17,7 @@ from rclpy.parameter import Parameter as RosParameter
 
 from safe_sysid.errors import ConfigError, SafeSysIdError
 from safe_sysid.nodes.common.descriptors import node_descriptor, settings_parameters
-from safe_sysid.nodes.common.realtime import RealtimeOptions
+from safe_sysid.nodes.common.realtime.scheduling import RealtimeOptions
 from safe_sysid.nodes.settings import KINDS, ManagedSettings, parameters_of
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel

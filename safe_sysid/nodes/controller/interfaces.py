@@ -22,11 +22,11 @@ from safe_sysid.control.laws import make_law
 from safe_sysid.control.states import COMMAND_TOPICS
 from safe_sysid.control.trajectory import TrajectoryController
 from safe_sysid.control.tube import measured_tube
-from safe_sysid.nodes.common import messages
+from safe_sysid.nodes.common.messages import conversions
+from safe_sysid.nodes.common.messages.serialised import CommandBytesWriter
+from safe_sysid.nodes.common.messages.time_base import TimeBase, to_ns
+from safe_sysid.nodes.common.messages.trajectories import TrajectoryWriter
 from safe_sysid.nodes.common.parameters import CommonOptions
-from safe_sysid.nodes.common.time_base import TimeBase, to_ns
-from safe_sysid.nodes.common.trajectory_messages import TrajectoryWriter
-from safe_sysid.nodes.common.wire import CommandBytesWriter
 from safe_sysid.nodes.controller.tick_log import TickLog, TorqueTickLog, TubeTickLog
 from safe_sysid.nodes.controller.warm_up import start_check_of
 from safe_sysid.robot.model import RobotModel
@@ -101,5 +101,5 @@ def make_interface(
         ActivationChecks(model, gains, check, lockstep, simulated),
         TorqueTickLog(core, lockstep, now_ns, rows),
         # In real time the loop's two messages are read and written as bytes.
-        messages.CommandWriter(model.n) if lockstep else CommandBytesWriter(model.n),
+        conversions.CommandWriter(model.n) if lockstep else CommandBytesWriter(model.n),
     )

@@ -22,7 +22,6 @@ from safe_sysid.control.states import longest_braking
 from safe_sysid.control.trajectory import notice_of
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.decimals import at_least, at_most
-from safe_sysid.nodes.common import messages
 from safe_sysid.nodes.common.base import (
     COMMAND,
     ERROR,
@@ -35,9 +34,10 @@ from safe_sysid.nodes.common.base import (
     measurement_qos,
 )
 from safe_sysid.nodes.common.lifecycle import ManagedNode
+from safe_sysid.nodes.common.messages import conversions
+from safe_sysid.nodes.common.messages.serialised import JointBytesReader
+from safe_sysid.nodes.common.messages.time_base import TimeBase, to_ns
 from safe_sysid.nodes.common.process import run_node
-from safe_sysid.nodes.common.time_base import TimeBase, to_ns
-from safe_sysid.nodes.common.wire import JointBytesReader
 from safe_sysid.nodes.controller.interfaces import command_topic, make_interface
 from safe_sysid.nodes.controller.session import Command, ControlSession
 from safe_sysid.nodes.controller.timing import ControlTiming, LockstepControlTiming, RealTimeControlTiming
@@ -76,8 +76,8 @@ class ControllerNode(ManagedNode):
         self._added = getattr(core, "added", None)
         self._topic, self._kind = command_topic(self.model)
         names, lockstep = self.model.joint_names, options.lockstep
-        self._reader = messages.JointReader(names, with_effort=None) if lockstep else JointBytesReader(names)
-        self._reference = messages.JointStateWriter(names)
+        self._reader = conversions.JointReader(names, with_effort=None) if lockstep else JointBytesReader(names)
+        self._reference = conversions.JointStateWriter(names)
         self._answer: object = None
         self._doubts = ""  # what activation saw and let pass
         self._said: set[str] = {"followed"}  # what came of a feed-forward's answers, as far as it was said
@@ -222,14 +222,14 @@ class ControllerNode(ManagedNode):
         self.session.on_measurement(self._reader.read(msg), arrival)
 
     def _on_plan(self, msg: JointTrajectory) -> None:
-        answer = messages.read_plan(msg, self.model.joint_names)
+        answer = conversions.read_plan(msg, self.model.joint_names)
         for topic in ("plan", self._topic):  # only where one node alone commands the arm does a plan move it
             self.trust(topic)
         self.check_digest("the planner", answer.digest)
         self.session.on_plan(answer)
 
     def _on_bounds(self, msg: Float64MultiArray) -> None:
-        answer = messages.read_bounds(msg, self.model.arm_prior.size)
+        answer = conversions.read_bounds(msg, self.model.arm_prior.size)
         self.trust("bounds")
         self.check_digest("the identifier", answer.digest)
         self.session.on_bounds(answer)
@@ -262,7 +262,7 @@ class ControllerNode(ManagedNode):
 
     def publish_box(self, box: ParameterBox, nominal: FloatArray) -> None:
         """The box that control works with from now on."""
-        self._active.publish(messages.bounds_message(box, nominal, digest=self.digest))
+        self._active.publish(conversions.bounds_message(box, nominal, digest=self.digest))
 
     def state_changed(self, before: ControllerState, now: ControllerState, reason: str) -> None:
         """Log the controller's new state; a fault is an error."""

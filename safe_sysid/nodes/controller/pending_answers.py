@@ -7,7 +7,7 @@ not depend on the machine's speed. The rules are in docs/use/nodes.md. All times
 
 from __future__ import annotations
 
-from safe_sysid.nodes.common.answers import BoundsAnswer, PlanAnswer
+from safe_sysid.nodes.common.messages.contents import BoundsAnswer, PlanAnswer
 
 __all__ = ["PendingAnswers"]
 

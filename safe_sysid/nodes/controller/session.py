@@ -15,8 +15,8 @@ from safe_sysid.control.checks.activation import ActivationChecks, Judgement
 from safe_sysid.control.controller import Controller, ControllerState
 from safe_sysid.control.trajectory import TrajectoryController, TrajectoryPoints
 from safe_sysid.core.arrays import FloatArray
-from safe_sysid.nodes.common.answers import BoundsAnswer, JointSample, MessageRefusedError, PlanAnswer
-from safe_sysid.nodes.common.time_base import TimeBase, to_ns
+from safe_sysid.nodes.common.messages.contents import BoundsAnswer, JointSample, MessageRefusedError, PlanAnswer
+from safe_sysid.nodes.common.messages.time_base import TimeBase, to_ns
 from safe_sysid.nodes.controller.tick_log import TickLog
 from safe_sysid.nodes.controller.timing import ControlTiming
 from safe_sysid.robot.parameters import ParameterBox

@@ -12,8 +12,8 @@ import numpy as np
 from safe_sysid.control.controller import Controller, ControllerOutput, ControllerState
 from safe_sysid.control.following import PlanFollower
 from safe_sysid.control.trajectory import TrajectoryController, TrajectoryOutput
-from safe_sysid.nodes.common.histograms import Histogram
-from safe_sysid.nodes.common.row_recorder import Recorder
+from safe_sysid.nodes.common.realtime.histograms import Histogram
+from safe_sysid.nodes.common.realtime.row_recorder import Recorder
 
 __all__ = ["TickLog", "TorqueTickLog", "TubeTickLog"]
 

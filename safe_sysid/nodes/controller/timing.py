@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from safe_sysid.nodes.common.answers import NOT_AWAITED, JointSample, MessageRefusedError
+from safe_sysid.nodes.common.messages.contents import NOT_AWAITED, JointSample, MessageRefusedError
 from safe_sysid.nodes.controller.pending_answers import PendingAnswers
 
 __all__ = ["ControlTiming", "LockstepControlTiming", "RealTimeControlTiming"]

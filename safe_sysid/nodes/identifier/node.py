@@ -28,13 +28,13 @@ from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.identifier import UpdateResult, UpdateStatus
 from safe_sysid.identification.inertia_shapes import payload_shapes
 from safe_sysid.logs.online.session import IdentifierSession
-from safe_sysid.nodes.common import messages
-from safe_sysid.nodes.common.answers import JointSample, MessageRefusedError
 from safe_sysid.nodes.common.base import ERROR, JOURNAL, LATCHED, LATCHED_INPUT, OK, WARN, measurement_qos
 from safe_sysid.nodes.common.digest import difference
 from safe_sysid.nodes.common.lifecycle import ManagedNode
+from safe_sysid.nodes.common.messages import conversions
+from safe_sysid.nodes.common.messages.contents import JointSample, MessageRefusedError
+from safe_sysid.nodes.common.messages.time_base import TimeBase, to_ns
 from safe_sysid.nodes.common.process import Worker, run_node
-from safe_sysid.nodes.common.time_base import TimeBase, to_ns
 from safe_sysid.nodes.identifier.payload_forward import PayloadForward
 from safe_sysid.nodes.identifier.payload_markers import no_payload_markers, payload_markers
 from safe_sysid.nodes.identifier.payload_message import intervals_message, last_link_message, payload_message
@@ -75,7 +75,7 @@ class IdentifierNode(ManagedNode):
         self._session = self._new_session()
         rehearse_identifier(self.model)
         self._time = TimeBase(self.options.lockstep)
-        self._reader = messages.JointReader(self.model.joint_names)
+        self._reader = conversions.JointReader(self.model.joint_names)
         self._samples: list[JointSample] = []
         self._update_ns = to_ns(self.model.settings.identification.update_s)
         self._take_ns = to_ns(self.model.settings.identification.take_after_s)
@@ -249,7 +249,7 @@ class IdentifierNode(ManagedNode):
 
     def _on_active(self, msg: Float64MultiArray) -> None:
         """A new epoch: the controller was told that the hand holds something else now."""
-        answer = messages.read_bounds(msg, self.model.arm_prior.size)
+        answer = conversions.read_bounds(msg, self.model.arm_prior.size)
         self.trust("bounds_active")
         self._samples = self._samples if not difference(answer.digest, self.digest) else []
         self.check_digest("the controller", answer.digest)
@@ -396,7 +396,7 @@ class IdentifierNode(ManagedNode):
     def _tell_bounds(self, box: ParameterBox, payload: FloatArray, batch: int | None) -> None:
         nominal = box.mid.copy()
         nominal[box.layout.payload] = payload
-        self._bounds.publish(messages.bounds_message(box, nominal, batch, self.digest))
+        self._bounds.publish(conversions.bounds_message(box, nominal, batch, self.digest))
 
     def _tell_intervals(self, level: bytes, status: str) -> None:
         """For people and programs that know nothing of the order of parameters."""

@@ -9,7 +9,7 @@ from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.decimals import estimate_text
 from safe_sysid.identification.payload_alone import payload_bounds
-from safe_sysid.nodes.common.messages import write_stamp
+from safe_sysid.nodes.common.messages.conversions import write_stamp
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox, com_and_inertia, transform_inertial
 

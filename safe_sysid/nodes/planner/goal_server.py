@@ -9,8 +9,8 @@ from typing import Protocol
 from geometry_msgs.msg import PoseStamped
 from trajectory_msgs.msg import JointTrajectory
 
-from safe_sysid.nodes.common.answers import JointSample
 from safe_sysid.nodes.common.base import BaseNode
+from safe_sysid.nodes.common.messages.contents import JointSample
 from safe_sysid.nodes.planner.goals import FloatArray, Goal, read_goal_joints, read_goal_pose
 from safe_sysid.nodes.planner.scheduler_parts import Answer, last_line
 from safe_sysid.nodes.planner.solver_client import SolverClient

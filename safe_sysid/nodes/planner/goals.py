@@ -10,8 +10,8 @@ from geometry_msgs.msg import PoseStamped
 from trajectory_msgs.msg import JointTrajectory
 
 from safe_sysid.core.arrays import FloatArray
-from safe_sysid.nodes.common.answers import MessageRefusedError
-from safe_sysid.nodes.common.messages import joint_order
+from safe_sysid.nodes.common.messages.contents import MessageRefusedError
+from safe_sysid.nodes.common.messages.conversions import joint_order
 from safe_sysid.robot.model import RobotModel
 
 __all__ = ["Goal", "known_frames", "read_goal_joints", "read_goal_pose"]

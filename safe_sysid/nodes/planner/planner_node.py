@@ -20,12 +20,12 @@ from visualization_msgs.msg import MarkerArray
 
 from safe_sysid.control.trajectory import notice_of
 from safe_sysid.errors import ConfigError
-from safe_sysid.nodes.common import messages
-from safe_sysid.nodes.common.answers import MessageRefusedError
 from safe_sysid.nodes.common.base import ERROR, LATCHED, LATCHED_INPUT, OK, STREAM, WARN
 from safe_sysid.nodes.common.digest import plan_digest
 from safe_sysid.nodes.common.lifecycle import ManagedNode
-from safe_sysid.nodes.common.time_base import TimeBase, to_ns
+from safe_sysid.nodes.common.messages import conversions
+from safe_sysid.nodes.common.messages.contents import MessageRefusedError
+from safe_sysid.nodes.common.messages.time_base import TimeBase, to_ns
 from safe_sysid.nodes.planner.goal_server import GoalServer
 from safe_sysid.nodes.planner.markers import path_markers, swept_markers
 from safe_sysid.nodes.planner.objectives import ExcitationObjective, TaskObjective
@@ -79,7 +79,7 @@ class PlannerNode(ManagedNode):
         scene = self.scene
         build = self._configure_solver()
         built = self._solver.process.configure("scene", partial(jobs.set_scene, scene=scene))
-        self._reader = messages.JointReader(self.model.joint_names, with_effort=False)
+        self._reader = conversions.JointReader(self.model.joint_names, with_effort=False)
         self._early: list[float] = []  # s, how long before their hand-over plans were published
         self._answers: list[dict[str, Any]] = []
         self._drawn = 0  # boxes of the swept volume
@@ -160,7 +160,7 @@ class PlannerNode(ManagedNode):
 
     def _on_active(self, msg: Float64MultiArray) -> None:
         """The box that the controller works with, unless it has another idea of the arm."""
-        answer = messages.read_bounds(msg, self.model.arm_prior.size)
+        answer = conversions.read_bounds(msg, self.model.arm_prior.size)
         if self._scheduler is None:
             return
         self.trust("bounds_active")
@@ -222,7 +222,9 @@ class PlannerNode(ManagedNode):
         plan, certificate = result.plan, result.certificate
         if plan is None or certificate is None or not certificate.ok or plan.box_identity != box.identity:
             raise RuntimeError("a plan without a certificate for the box in force: expected never to get here")
-        self._publisher.publish(messages.plan_message(plan, self.model.joint_names, start_ns, plan_digest(self.digest)))
+        self._publisher.publish(
+            conversions.plan_message(plan, self.model.joint_names, start_ns, plan_digest(self.digest))
+        )
         record = plan_record(result, plan.sequence, start_ns, box, purpose)
         if not self.options.lockstep:
             self._early.append(1e-9 * (start_ns - self.now_ns()))
@@ -251,7 +253,9 @@ class PlannerNode(ManagedNode):
     def publish_none(self, start_ns: int, identity: str, next_ns: int | None) -> None:
         """There is no plan for this hand-over; the next one begins at ``next_ns``, or none will."""
         self._publisher.publish(
-            messages.empty_plan_message(start_ns, identity, self.model.joint_names, next_ns, plan_digest(self.digest))
+            conversions.empty_plan_message(
+                start_ns, identity, self.model.joint_names, next_ns, plan_digest(self.digest)
+            )
         )
 
     def note_failure(self, start_ns: int, box: ParameterBox, result: PlannerResult, purpose: str) -> None:

@@ -9,8 +9,8 @@ from typing import Protocol
 from visualization_msgs.msg import Marker, MarkerArray
 
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.nodes.common.answers import MessageRefusedError
 from safe_sysid.nodes.common.base import BaseNode
+from safe_sysid.nodes.common.messages.contents import MessageRefusedError
 from safe_sysid.nodes.planner.goals import check_frame, known_frames
 from safe_sysid.nodes.planner.markers import scene_markers
 from safe_sysid.nodes.planner.solver_client import SolverClient

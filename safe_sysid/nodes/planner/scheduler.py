@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from safe_sysid.core.arrays import FloatArray
-from safe_sysid.nodes.common.answers import JointSample
-from safe_sysid.nodes.common.time_base import TimeBase, to_ns
+from safe_sysid.nodes.common.messages.contents import JointSample
+from safe_sysid.nodes.common.messages.time_base import TimeBase, to_ns
 from safe_sysid.nodes.planner.objectives import ExcitationObjective, PlanObjective, Situation, TaskObjective
 from safe_sysid.nodes.planner.plan_requests import PlanRequests
 from safe_sysid.nodes.planner.scheduler_parts import (

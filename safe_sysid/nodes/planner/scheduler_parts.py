@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from safe_sysid.core.arrays import FloatArray
-from safe_sysid.nodes.common.time_base import to_ns
+from safe_sysid.nodes.common.messages.time_base import to_ns
 from safe_sysid.nodes.planner.objectives import PlanObjective, Situation
 from safe_sysid.planning.results import PlannerResult, PlanStatus
 from safe_sysid.planning.solver_process.jobs import Step

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from safe_sysid.nodes.common.answers import JointSample
-from safe_sysid.nodes.common.time_base import to_ns
+from safe_sysid.nodes.common.messages.contents import JointSample
+from safe_sysid.nodes.common.messages.time_base import to_ns
 from safe_sysid.nodes.planner.scheduler_parts import OpenRequest, SchedulerSettings
 from safe_sysid.planning.results import PlanStatus
 from safe_sysid.planning.solver_process.jobs import Step

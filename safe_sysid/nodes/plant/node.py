@@ -16,15 +16,15 @@ from trajectory_msgs.msg import JointTrajectory
 
 from safe_sysid.control.states import COMMAND_TOPICS, longest_braking
 from safe_sysid.errors import ConfigError
-from safe_sysid.nodes.common import messages
-from safe_sysid.nodes.common.answers import NOT_AWAITED, MessageRefusedError
 from safe_sysid.nodes.common.base import COMMAND, ERROR, OK, WARN, BaseNode, measurement_qos
-from safe_sysid.nodes.common.histograms import Histogram
+from safe_sysid.nodes.common.messages import conversions
+from safe_sysid.nodes.common.messages.contents import NOT_AWAITED, MessageRefusedError
+from safe_sysid.nodes.common.messages.serialised import CommandBytesReader, JointBytesWriter
+from safe_sysid.nodes.common.messages.time_base import to_ns
+from safe_sysid.nodes.common.messages.trajectories import TrajectoryReader
 from safe_sysid.nodes.common.process import run_node
-from safe_sysid.nodes.common.row_recorder import Recorder
-from safe_sysid.nodes.common.time_base import to_ns
-from safe_sysid.nodes.common.trajectory_messages import TrajectoryReader
-from safe_sysid.nodes.common.wire import CommandBytesReader, JointBytesWriter
+from safe_sysid.nodes.common.realtime.histograms import Histogram
+from safe_sysid.nodes.common.realtime.row_recorder import Recorder
 from safe_sysid.nodes.plant.pacing import Pacer, TimedCommand
 from safe_sysid.nodes.plant.payload_services import PayloadServices
 from safe_sysid.simulation import Plant, payload_in_hand
@@ -77,7 +77,7 @@ class PlantNode(BaseNode):
         self._skipped, self._missed = 0, 0
         self._timing = Recorder({"delay": 1, "age": 1})
         names = self.model.joint_names
-        self._writer = messages.JointStateWriter(names) if lockstep else JointBytesWriter(names)
+        self._writer = conversions.JointStateWriter(names) if lockstep else JointBytesWriter(names)
         self._reader, self._clock_message = CommandBytesReader(self.model.n), Clock()
         self._trajectories = TrajectoryReader(names)
         qos = measurement_qos(lockstep, history=True)
@@ -200,7 +200,7 @@ class PlantNode(BaseNode):
         """The state at the end of the last period."""
         measurement, stamp = self._arm.measurement, self._origin + self._stamp
         if self._clock_wanted and self._clocks is not None:
-            messages.write_stamp(self._clock_message.clock, stamp)
+            conversions.write_stamp(self._clock_message.clock, stamp)
             self._clocks.publish(self._clock_message)
         q = measurement.q
         if self._wraps.any():  # as the declared driver does

@@ -26,7 +26,7 @@ from safe_sysid.logs.bags.bag_writer import BagWriter, Topic
 from safe_sysid.logs.log import LogError
 from safe_sysid.nodes.common.base import ERROR, OK, WARN, BaseNode
 from safe_sysid.nodes.common.process import run_node
-from safe_sysid.nodes.common.realtime import RealtimeOptions, Scheduling
+from safe_sysid.nodes.common.realtime.scheduling import RealtimeOptions, Scheduling
 from safe_sysid.nodes.recorder.topics import TopicSelection, bag_qos, endpoints, message_class, profile_for, weaker
 
 __all__ = ["RecorderNode", "main"]

@@ -30,8 +30,8 @@ from visualization_msgs.msg import MarkerArray
 
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.inertia_shapes import PayloadShapes, payload_shapes
-from safe_sysid.nodes.common.answers import MessageRefusedError
 from safe_sysid.nodes.common.digest import configuration_digest
+from safe_sysid.nodes.common.messages.contents import MessageRefusedError
 from safe_sysid.nodes.common.parameters import NodeParameters, empty_lists_refused
 from safe_sysid.nodes.viewer.demo_result import read_verdict
 from safe_sysid.nodes.viewer.service_calls import ServiceCalls

@@ -16,9 +16,9 @@ from trajectory_msgs.msg import JointTrajectory
 from visualization_msgs.msg import Marker, MarkerArray
 
 from safe_sysid.core.arrays import FloatArray
-from safe_sysid.nodes.common.answers import MessageRefusedError
 from safe_sysid.nodes.common.digest import difference
-from safe_sysid.nodes.common.messages import JointReader, read_bounds, read_plan
+from safe_sysid.nodes.common.messages.contents import MessageRefusedError
+from safe_sysid.nodes.common.messages.conversions import JointReader, read_bounds, read_plan
 from safe_sysid.robot.margin import UNITS, Margin
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.view.snapshot import OLD, BoundsView, NodeView, RunOutcome, Snapshot, Solid

@@ -17,7 +17,7 @@ from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import MessageError, ParameterError, PlanError
-from safe_sysid.nodes.common.answers import BoundsAnswer, JointSample, MessageRefusedError, PlanAnswer
+from safe_sysid.nodes.common.messages.contents import BoundsAnswer, JointSample, MessageRefusedError, PlanAnswer
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
 from safe_sysid.trajectories.plan import Plan, parse_identity
 from safe_sysid.trajectories.quintic import QuinticTrajectory

@@ -2,7 +2,7 @@
 
 Nothing is assumed about the encoding: where a field lies is found by serialising a message of the same shape with
 marks in it, and all bytes around the fields must be those of that message, but for padding. What does not look like
-the last message is deserialised as any other, judged by ``messages`` and learned.
+the last message is deserialised as any other, judged by ``conversions`` and learned.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
 from safe_sysid.core.arrays import FloatArray
-from safe_sysid.nodes.common import messages
-from safe_sysid.nodes.common.answers import JointSample
-from safe_sysid.nodes.common.messages import JointReader
+from safe_sysid.nodes.common.messages import conversions
+from safe_sysid.nodes.common.messages.contents import JointSample
+from safe_sysid.nodes.common.messages.conversions import JointReader
 
 __all__ = ["CommandBytesReader", "CommandBytesWriter", "JointBytesReader", "JointBytesWriter", "joint_message"]
 
@@ -100,7 +100,7 @@ def joint_message(data: bytes | JointState) -> JointState:
 
 
 class JointBytesReader:
-    """Reads serialised JointState messages as :class:`~.messages.JointReader` does the others."""
+    """Reads serialised JointState messages as :class:`~.conversions.JointReader` does the others."""
 
     def __init__(self, joint_names: Sequence[str]) -> None:
         """Position and velocity are asked for, effort is read where it is told."""
@@ -172,18 +172,18 @@ class JointBytesWriter:
 
 def _command_shape(n: int) -> _Shape:
     label, numbers = "7" * _LABEL, _numbers(n, 0)
-    msg = messages.CommandWriter(n).fill(int(label), numbers)
+    msg = conversions.CommandWriter(n).fill(int(label), numbers)
     return _Shape(serialize_message(msg), [label.encode(), numbers.tobytes()])
 
 
 class CommandBytesWriter:
-    """Serialised effort commands, as :class:`~safe_sysid.nodes.common.messages.CommandWriter` fills them."""
+    """Serialised effort commands, as :class:`~.conversions.CommandWriter` fills them."""
 
     def __init__(self, n: int) -> None:
         shape = _command_shape(n)
         self._buffer, (self._label, place) = bytearray(shape.template), shape.starts
         self._torque = np.frombuffer(self._buffer, np.float64, n, place)
-        self._slow = messages.CommandWriter(n)
+        self._slow = conversions.CommandWriter(n)
 
     def fill(self, stamp_ns: int, torque: FloatArray | None) -> bytes:
         """The message with these contents, empty without a torque."""
@@ -196,11 +196,11 @@ class CommandBytesWriter:
 
 
 class CommandBytesReader:
-    """Reads serialised effort commands as :func:`~safe_sysid.nodes.common.messages.read_command` does the others."""
+    """Reads serialised effort commands as :func:`~.conversions.read_command` does the others."""
 
     def __init__(self, n: int) -> None:
         self._n, self._shape = n, _command_shape(n)
-        self._layout = messages.CommandWriter(n).fill(0, np.zeros(n)).layout
+        self._layout = conversions.CommandWriter(n).fill(0, np.zeros(n)).layout
 
     def read(self, data: bytes | Float64MultiArray) -> tuple[int | None, FloatArray | None]:
         """Stamp that is answered and torque (n,), either may be None.
@@ -215,7 +215,7 @@ class CommandBytesReader:
             if digits.isdigit() and _finite(torque):
                 return int(digits), torque
         message = deserialize_message(data, Float64MultiArray) if isinstance(data, bytes) else data
-        answered, command = messages.read_command(message, self._n)
+        answered, command = conversions.read_command(message, self._n)
         if isinstance(data, bytes) and command is not None and len(str(answered)) == _LABEL:
             self._layout.dim[0].label = str(answered)
             if message.layout == self._layout:

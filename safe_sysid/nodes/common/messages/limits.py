@@ -1,7 +1,7 @@
 """Limits of size and rate for messages and services: one table, and the filter that applies it to raw bytes.
 
 What is too large is refused by its length. What is too frequent is refused at the price of a clock reading, and a topic
-that goes on like that is not listened to for a while (:mod:`~.common.rate_limiting`), so that a flood costs no
+that goes on like that is not listened to for a while (:mod:`~.messages.rate_limiting`), so that a flood costs no
 processor time of ours beyond the middleware's own.
 """
 
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from safe_sysid.nodes.common.answers import MessageRefusedError
+from safe_sysid.nodes.common.messages.contents import MessageRefusedError
 from safe_sysid.token_bucket import TokenBucket
 
 __all__ = [

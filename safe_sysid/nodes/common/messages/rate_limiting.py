@@ -13,8 +13,8 @@ from rclpy.serialization import deserialize_message
 from rclpy.service import Service
 from rclpy.subscription import Subscription
 
-from safe_sysid.nodes.common.answers import MessageRefusedError, printable
-from safe_sysid.nodes.common.message_limits import (
+from safe_sysid.nodes.common.messages.contents import MessageRefusedError, printable
+from safe_sysid.nodes.common.messages.limits import (
     OTHER_SERVICES,
     OWN_SERVICES,
     PAUSE_S,

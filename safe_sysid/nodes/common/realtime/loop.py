@@ -17,7 +17,7 @@ from rclpy.node import Node
 from rclpy.qos import QoSProfile
 from rclpy.type_support import check_is_valid_msg_type
 
-from safe_sysid.nodes.common.realtime import wake_on_time
+from safe_sysid.nodes.common.realtime.scheduling import wake_on_time
 
 __all__ = ["MessageLoop"]
 
@@ -47,7 +47,7 @@ class MessageLoop:
             node: that the subscription belongs to; its executor never sees it.
             lock: held while ``deadline`` runs.
             topic: name, relative to the node's namespace.
-            on_message: gets every message serialised, see :mod:`~.common.wire`, and takes the lock if it needs
+            on_message: gets every message serialised, see :mod:`~.messages.serialised`, and takes the lock if it needs
                 it; returns False if there were too many; must not raise.
             deadline: does what is due and returns the time to the next call, ns; must not raise.
             check: called now and then, without the lock; must not raise.

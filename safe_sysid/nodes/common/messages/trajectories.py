@@ -13,9 +13,9 @@ from builtin_interfaces.msg import Duration
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from safe_sysid.control.trajectory import TrajectoryPoints
-from safe_sysid.nodes.common.answers import MessageRefusedError
-from safe_sysid.nodes.common.messages import joint_order, stamp_to_ns, write_stamp
-from safe_sysid.nodes.common.time_base import TimeBase, to_ns
+from safe_sysid.nodes.common.messages.contents import MessageRefusedError
+from safe_sysid.nodes.common.messages.conversions import joint_order, stamp_to_ns, write_stamp
+from safe_sysid.nodes.common.messages.time_base import TimeBase, to_ns
 
 __all__ = ["TrajectoryReader", "TrajectoryWriter"]
 
