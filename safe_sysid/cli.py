@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from safe_sysid import __version__
-from safe_sysid.commands.arguments import OneLineParser
+from safe_sysid.commands.shared.arguments import OneLineParser
 from safe_sysid.errors import SafeSysIdError
 
 __all__ = ["main"]

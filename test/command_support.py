@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from safe_sysid.commands.arguments import OneLineParser
+from safe_sysid.commands.shared.arguments import OneLineParser
 from safe_sysid.studies.campaign import runner
 
 

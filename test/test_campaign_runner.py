@@ -98,7 +98,7 @@ import argparse, os, sys, time
 from pathlib import Path
 from safe_sysid.studies.campaign.results import CampaignError
 from safe_sysid.studies.campaign.runner import Campaign, in_processes
-from safe_sysid.commands.batch import collect
+from safe_sysid.commands.shared.batch import collect
 
 def trial(seed, index, options):
     (Path(__file__).parent / f"pid{index}").write_text(str(os.getpid()))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from safe_sysid.commands import experiment as command
-from safe_sysid.commands.experiments import pso
+from safe_sysid.commands.experiment import pso
 from safe_sysid.errors import ConfigError, SafeSysIdError
 from safe_sysid.studies.campaign.results import CampaignError, read_results
 from safe_sysid.studies.experiments import trial

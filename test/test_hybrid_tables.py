@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from safe_sysid.cli import main
-from safe_sysid.commands import learn_hybrid as command
+from safe_sysid.commands.learn import hybrid as command
 from safe_sysid.learning.neural.models import MODELS, OPTIMIZATIONS
 from safe_sysid.studies.hybrid import model_tables
 from safe_sysid.studies.hybrid.make_data import make_data

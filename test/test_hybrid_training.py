@@ -378,7 +378,7 @@ class Hidden:
         if name.partition(".")[0] == "torch":
             raise ModuleNotFoundError("No module named 'torch' (hidden by the test)", name="torch")
 sys.meta_path.insert(0, Hidden())
-import safe_sysid.apps.learn_hybrid, safe_sysid.learning.neural.stepping, safe_sysid.commands.learn_hybrid
+import safe_sysid.apps.learn_hybrid, safe_sysid.learning.neural.stepping, safe_sysid.commands.learn.hybrid
 """
     result = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, env=dict(os.environ)

@@ -13,7 +13,7 @@ import pytest
 
 from safe_sysid.commands import plan as plan_command
 from safe_sysid.commands import verify as verify_command
-from safe_sysid.commands.arguments import OneLineParser
+from safe_sysid.commands.shared.arguments import OneLineParser
 from safe_sysid.decimals import at_least
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.closed_chain import load_mechanism

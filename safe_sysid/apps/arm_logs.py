@@ -24,7 +24,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ArmLogOptions:
-    """Options of :mod:`safe_sysid.commands.log_options`."""
+    """Options of :mod:`safe_sysid.commands.shared.log_options`."""
 
     logs: tuple[Path, ...]
     robot: str = "kinova_gen3"

@@ -1,5 +1,5 @@
 """One module per command of ``safe-sysid``: HELP, DESCRIPTION, ``configure(parser)``, ``run(options) -> exit status``.
 
-A module imports at its top only what is light (argparse, pathlib, safe_sysid.commands.arguments): every command
+A module imports at its top only what is light (argparse, pathlib, safe_sysid.commands.shared.arguments): every command
 answers at once, and ``--help`` loads nothing.
 """

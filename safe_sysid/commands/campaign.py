@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safe_sysid.commands.arguments import OneLineParser, at_least, check_output, non_negative
-from safe_sysid.commands.batch import add_places, collect, one_thread, show_table
+from safe_sysid.commands.shared.arguments import OneLineParser, at_least, check_output, non_negative
+from safe_sysid.commands.shared.batch import add_places, collect, one_thread, show_table
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from safe_sysid.commands.arguments import OneLineParser, check_output, joint_value, non_negative
+from safe_sysid.commands.shared.arguments import OneLineParser, check_output, joint_value, non_negative
 
 __all__ = ["DESCRIPTION", "HELP", "configure", "run"]
 

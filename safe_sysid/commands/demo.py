@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from safe_sysid.commands.arguments import at_least, non_negative, pair
+from safe_sysid.commands.shared.arguments import at_least, non_negative, pair
 
 __all__ = ["DESCRIPTION", "HELP", "configure", "run"]
 

@@ -6,7 +6,7 @@ import argparse
 import re
 from pathlib import Path
 
-from safe_sysid.commands.arguments import OneLineParser, check_directory, check_output, non_negative
+from safe_sysid.commands.shared.arguments import OneLineParser, check_directory, check_output, non_negative
 
 __all__ = ["DESCRIPTION", "HELP", "configure", "run"]
 

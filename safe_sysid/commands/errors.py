@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from safe_sysid.commands.arguments import check_output, non_negative, share
-from safe_sysid.commands.log_options import add_reading_options
+from safe_sysid.commands.shared.arguments import check_output, non_negative, share
+from safe_sysid.commands.shared.log_options import add_reading_options
 
 __all__ = ["DESCRIPTION", "FORMATTER", "HELP", "configure", "run"]
 

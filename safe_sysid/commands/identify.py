@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from safe_sysid.commands.arguments import check_output, column, non_negative, pair, positive, setting, utc_time
+from safe_sysid.commands.shared.arguments import check_output, column, non_negative, pair, positive, setting, utc_time
 
 __all__ = ["DESCRIPTION", "FORMATTER", "HELP", "configure", "run"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from safe_sysid.commands.arguments import check_output, names, non_negative, positive
-from safe_sysid.commands.log_options import add_log_options, log_values
+from safe_sysid.commands.shared.arguments import check_output, names, non_negative, positive
+from safe_sysid.commands.shared.log_options import add_log_options, log_values
 
 __all__ = ["DESCRIPTION", "FORMATTER", "HELP", "configure", "run"]
 

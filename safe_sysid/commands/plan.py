@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safe_sysid.commands.arguments import at_least, check_directory, check_output, numbers, setting
+from safe_sysid.commands.shared.arguments import at_least, check_directory, check_output, numbers, setting
 from safe_sysid.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from safe_sysid.commands.arguments import at_least, check_output
+from safe_sysid.commands.shared.arguments import at_least, check_output
 
 __all__ = ["DESCRIPTION", "FORMATTER", "HELP", "configure", "run"]
 

@@ -6,7 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
-from safe_sysid.commands.arguments import check_output
+from safe_sysid.commands.shared.arguments import check_output
 
 __all__ = ["DESCRIPTION", "FORMATTER", "HELP", "configure", "run"]
 

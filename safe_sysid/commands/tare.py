@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from safe_sysid.commands.arguments import at_least, utc_time
+from safe_sysid.commands.shared.arguments import at_least, utc_time
 from safe_sysid.decimals import at_most, share_at_most
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from safe_sysid.commands.arguments import non_negative
+from safe_sysid.commands.shared.arguments import non_negative
 
 __all__ = ["DESCRIPTION", "FORMATTER", "HELP", "configure", "run"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from safe_sysid.commands.arguments import setting
+from safe_sysid.commands.shared.arguments import setting
 
 __all__ = ["DESCRIPTION", "FORMATTER", "HELP", "configure", "run"]
 

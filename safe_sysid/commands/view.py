@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 
-from safe_sysid.commands.arguments import at_least
+from safe_sysid.commands.shared.arguments import at_least
 
 __all__ = ["DESCRIPTION", "HELP", "configure", "run"]
 

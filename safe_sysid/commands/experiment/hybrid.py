@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safe_sysid.commands.arguments import at_least, non_negative
-from safe_sysid.commands.batch import show_table
-from safe_sysid.commands.experiments import hybrid_models
-from safe_sysid.commands.experiments.frame import add_results, begin, run_trials, write_told
+from safe_sysid.commands.experiment import hybrid_models
+from safe_sysid.commands.experiment.frame import add_results, begin, run_trials, write_told
+from safe_sysid.commands.shared.arguments import at_least, non_negative
+from safe_sysid.commands.shared.batch import show_table
 from safe_sysid.errors import SafeSysIdError
 
 if TYPE_CHECKING:

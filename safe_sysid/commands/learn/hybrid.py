@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from safe_sysid.commands.arguments import at_least, check_output, non_negative
-from safe_sysid.commands.log_options import add_log_options, log_values
+from safe_sysid.commands.shared.arguments import at_least, check_output, non_negative
+from safe_sysid.commands.shared.log_options import add_log_options, log_values
 
 __all__ = ["DESCRIPTION", "HELP", "configure", "run"]
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from safe_sysid.commands.arguments import at_least, column, joint_value, non_negative, positive, share
+from safe_sysid.commands.shared.arguments import at_least, column, joint_value, non_negative, positive, share
 
 __all__ = ["add_log_options", "add_reading_options", "log_values"]
 

@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from safe_sysid.commands.batch import show_table
-from safe_sysid.commands.experiments.frame import begin, write_told
+from safe_sysid.commands.experiment.frame import begin, write_told
+from safe_sysid.commands.shared.batch import show_table
 
 __all__ = ["DESCRIPTION", "HELP", "configure", "run"]
 

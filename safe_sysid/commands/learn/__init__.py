@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from types import ModuleType
 
-from safe_sysid.commands import learn_hybrid, learn_lip
-from safe_sysid.commands.arguments import OneLineParser
+from safe_sysid.commands.learn import hybrid, lip
+from safe_sysid.commands.shared.arguments import OneLineParser
 
 __all__ = ["DESCRIPTION", "HELP", "configure", "run"]
 
@@ -14,7 +14,7 @@ HELP = "inverse dynamics learned from logs of an arm"
 DESCRIPTION = """Learns an arm's torques from logs of its motions. No bound, certificate or verdict rests on what was
 learned; a controller may add it as a feed-forward within a declared bound (docs/use/learning.md)."""
 #: What can be learned, in the order of the help text: modules with HELP, DESCRIPTION, configure and run.
-_KINDS: dict[str, ModuleType] = {"lip": learn_lip, "hybrid": learn_hybrid}
+_KINDS: dict[str, ModuleType] = {"lip": lip, "hybrid": hybrid}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

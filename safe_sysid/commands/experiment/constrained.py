@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from safe_sysid.commands.arguments import at_least
-from safe_sysid.commands.batch import one_thread, show_table
-from safe_sysid.commands.experiments.frame import add_results, begin, run_trials
+from safe_sysid.commands.experiment.frame import add_results, begin, run_trials
+from safe_sysid.commands.shared.arguments import at_least
+from safe_sysid.commands.shared.batch import one_thread, show_table
 from safe_sysid.errors import SafeSysIdError
 
 __all__ = ["DESCRIPTION", "HELP", "configure", "run"]

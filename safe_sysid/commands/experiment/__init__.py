@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from types import ModuleType
 
-from safe_sysid.commands.arguments import OneLineParser
-from safe_sysid.commands.experiments import constrained, hybrid, lip, psdm, pso
+from safe_sysid.commands.experiment import constrained, hybrid, lip, psdm, pso
+from safe_sysid.commands.shared.arguments import OneLineParser
 
 __all__ = ["DESCRIPTION", "HELP", "configure", "run"]
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safe_sysid.commands.arguments import check_directory, check_output
-from safe_sysid.commands.batch import add_places, collect, one_thread
+from safe_sysid.commands.shared.arguments import check_directory, check_output
+from safe_sysid.commands.shared.batch import add_places, collect, one_thread
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from safe_sysid.commands.batch import show_table
-from safe_sysid.commands.experiments.frame import run_trials, write_told
+from safe_sysid.commands.experiment.frame import run_trials, write_told
+from safe_sysid.commands.shared.batch import show_table
 
 if TYPE_CHECKING:
     from rich.console import Console

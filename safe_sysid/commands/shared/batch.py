@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safe_sysid.commands.arguments import at_least
+from safe_sysid.commands.shared.arguments import at_least
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from safe_sysid.commands.arguments import at_least, names
-from safe_sysid.commands.batch import show_table
-from safe_sysid.commands.experiments.frame import add_results, begin, run_trials
+from safe_sysid.commands.experiment.frame import add_results, begin, run_trials
+from safe_sysid.commands.shared.arguments import at_least, names
+from safe_sysid.commands.shared.batch import show_table
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -1,1 +1,0 @@
-"""``safe-sysid experiment``: one module for each paper, and what they share."""
