@@ -52,7 +52,7 @@ class Controller(PlanFollower):
 
         Args:
             model: of the arm; its ``arm_prior`` is the first box.
-            gains: of :func:`safe_sysid.control.gains.synthesise`.
+            gains: of :func:`safe_sysid.control.gains.synthesis.synthesise`.
             blend_s: duration of the blend to a new box, s.
             law: of control; None for the robust one, the package's only one that proves the tracking bound.
             added: to the law's torque, by a feed-forward; None: nothing.
