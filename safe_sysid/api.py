@@ -82,24 +82,18 @@ class Intervals:
     """Ten inertial parameters of the last link with hand and payload, in the frame of the last joint.
 
     Order: ``m, m cx, m cy, m cz, Ixx, Ixy, Iyy, Ixz, Iyz, Izz``, inertia about that frame's origin; kg, kg m, kg m^2.
-
-    Attributes:
-        lower, estimate, upper: (10,); the truth is between ``lower`` and ``upper`` if ``guaranteed``.
-        guaranteed: whether the method proves them.
-        box: for the planner; None where nothing is proved.
-        result: everything that the report shows; None for a prior or a file.
-        folder: where files and certificates were written; None: nowhere.
     """
 
     arm: Arm
+    #: lower, estimate, upper: (10,); the truth is between ``lower`` and ``upper`` if ``guaranteed``
     lower: FloatArray
     estimate: FloatArray
     upper: FloatArray
     method: str
-    guaranteed: bool
-    box: ParameterBox | None
-    result: IdentificationResult | None = None
-    folder: Path | None = None
+    guaranteed: bool  #: whether the method proves them
+    box: ParameterBox | None  #: for the planner; None where nothing is proved
+    result: IdentificationResult | None = None  #: everything that the report shows; None for a prior or a file
+    folder: Path | None = None  #: where files and certificates were written; None: nowhere
 
     @property
     def payload_mass(self) -> tuple[float, float, float]:
@@ -179,20 +173,13 @@ class Motion:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Run:
-    """A simulated run; the simulation knows the truth and judges.
-
-    Attributes:
-        log: what its sensors said, (N,) samples.
-        found: intervals at the end; the prior if nothing was identified.
-        truth: (10,) parameters of last link, hand and payload.
-        wrong: violations of limits and failures, for people; empty in a good run.
-    """
+    """A simulated run; the simulation knows the truth and judges."""
 
     arm: Arm
-    log: Log
-    found: Intervals
-    truth: FloatArray
-    wrong: tuple[str, ...]
+    log: Log  #: what its sensors said, (N,) samples
+    found: Intervals  #: intervals at the end; the prior if nothing was identified
+    truth: FloatArray  #: (10,) parameters of last link, hand and payload
+    wrong: tuple[str, ...]  #: violations of limits and failures, for people; empty in a good run
     planned: PlannedMotion
 
     @property
@@ -209,16 +196,11 @@ class Run:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Answer of an independent check.
+    """Answer of an independent check."""
 
-    Attributes:
-        proved: everything in the files holds, under the declared assumptions alone.
-        conditional: it holds if something does that the text names.
-    """
-
-    proved: bool
+    proved: bool  #: everything in the files holds, under the declared assumptions alone
     text: str = field(repr=False)
-    conditional: bool = False
+    conditional: bool = False  #: it holds if something does that the text names
 
     def __bool__(self) -> bool:
         """Whether everything is proved."""

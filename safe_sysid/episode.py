@@ -52,38 +52,27 @@ __all__ = ["Episode", "EpisodeResult"]
 
 @dataclass
 class EpisodeResult:
-    """What happened; K control ticks, n joints.
-
-    Attributes:
-        stamps: (K,) s.
-        reference: (K, 4, n) desired position, velocity, acceleration, jerk.
-        energy: (K,) lower bound of V from the measurement, J.
-        states: (K,) name of the controller's state.
-        uncertainty: (K,) S.
-        updates: (time, result) of every identification.
-        announced: (time, box) of every box that the controller announced.
-        plans: every answer of the planner while it identified.
-        task_plans: every answer to the task: (box it was asked for, answer).
-        task: how the task ended; None without waypoints, or if it was not begun.
-        task_reasons: why it was given up.
-        refusals: plans or boxes that the controller refused, with reasons; empty in a healthy run.
-        failure: why the identification failed: no plan that teaches anything, or intervals that motion should have
-            narrowed are the prior's still; "" if it did not, or none was wanted.
-    """
+    """What happened; K control ticks, n joints."""
 
     gains: ControllerGains
-    stamps: FloatArray = field(default_factory=lambda: np.zeros(0))
+    stamps: FloatArray = field(default_factory=lambda: np.zeros(0))  #: (K,) s
+    #: (K, 4, n) desired position, velocity, acceleration, jerk
     reference: FloatArray = field(default_factory=lambda: np.zeros((0, 4, 0)))
-    energy: FloatArray = field(default_factory=lambda: np.zeros(0))
-    states: list[str] = field(default_factory=list)
-    uncertainty: FloatArray = field(default_factory=lambda: np.zeros(0))
-    updates: list[tuple[float, UpdateResult]] = field(default_factory=list)
+    energy: FloatArray = field(default_factory=lambda: np.zeros(0))  #: (K,) lower bound of V from the measurement, J
+    states: list[str] = field(default_factory=list)  #: (K,) name of the controller's state
+    uncertainty: FloatArray = field(default_factory=lambda: np.zeros(0))  #: (K,) S
+    updates: list[tuple[float, UpdateResult]] = field(default_factory=list)  #: (time, result) of every identification
+    #: (time, box) of every box that the controller announced
     announced: list[tuple[float, ParameterBox]] = field(default_factory=list)
-    plans: list[PlannerResult] = field(default_factory=list)
+    plans: list[PlannerResult] = field(default_factory=list)  #: every answer of the planner while it identified
+    #: every answer to the task: (box it was asked for, answer)
     task_plans: list[tuple[ParameterBox, PlannerResult]] = field(default_factory=list)
-    task: TaskStatus | None = None
-    task_reasons: tuple[str, ...] = ()
+    task: TaskStatus | None = None  #: how the task ended; None without waypoints, or if it was not begun
+    task_reasons: tuple[str, ...] = ()  #: why it was given up
+    #: plans or boxes that the controller refused, with reasons; empty in a healthy run
     refusals: list[str] = field(default_factory=list)
+    #: why the identification failed: no plan that teaches anything, or intervals that motion should have narrowed are
+    #: the prior's still; "" if it did not, or none was wanted
     failure: str = ""
 
 

@@ -48,30 +48,20 @@ _RATE = 100.0
 
 @dataclass
 class PlannedMotion:
-    """What was planned.
+    """What was planned."""
 
-    Attributes:
-        model, scene, gains: that it was planned with.
-        start: (n,) rad.
-        waypoints: (W, n) rad; None for exciting trajectories.
-        steps: every certified plan with the box that it is certified for, in order.
-        reached: whether everything that was asked for is planned.
-        reasons: why not, for people.
-        simulated: what the simulation found; None without one.
-        about: what exciting trajectories are to teach about: ``arm``, ``payload``, or nothing.
-    """
-
-    model: RobotModel
-    scene: Scene
-    gains: TrackingTube
-    start: FloatArray
-    waypoints: FloatArray | None
+    model: RobotModel  #: that it was planned with
+    scene: Scene  #: that it was planned with
+    gains: TrackingTube  #: that it was planned with
+    start: FloatArray  #: (n,) rad
+    waypoints: FloatArray | None  #: (W, n) rad; None for exciting trajectories
+    #: every certified plan with the box that it is certified for, in order
     steps: list[tuple[ParameterBox, PlannerResult]] = field(default_factory=list)
-    reached: bool = False
-    reasons: tuple[str, ...] = ()
+    reached: bool = False  #: whether everything that was asked for is planned
+    reasons: tuple[str, ...] = ()  #: why not, for people
     seconds: float = 0.0
-    simulated: dict[str, Any] | None = None
-    about: str = ""
+    simulated: dict[str, Any] | None = None  #: what the simulation found; None without one
+    about: str = ""  #: what exciting trajectories are to teach about: ``arm``, ``payload``, or nothing
 
     @property
     def duration(self) -> float:

@@ -37,22 +37,15 @@ _NEWEST = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability
 
 @dataclass
 class _Request:
-    """One transition, and what is known of it.
-
-    Attributes:
-        since: time of the last question, s.
-        state: answer to the last question for the node's state; None: taken in.
-        stayed: how often in a row that was a state to stay in, and not the goal.
-        refused: time of the first answer that said so, s.
-    """
+    """One transition, and what is known of it."""
 
     transition: str
-    since: float
+    since: float  #: time of the last question, s
     answers: list[Any] = field(default_factory=list)
-    state: Any = None
-    stayed: int = 0
+    state: Any = None  #: answer to the last question for the node's state; None: taken in
+    stayed: int = 0  #: how often in a row that was a state to stay in, and not the goal
     outcome: bool | None = None
-    refused: float = 0.0
+    refused: float = 0.0  #: time of the first answer that said so, s
 
 
 class Transitions:

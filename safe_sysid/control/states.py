@@ -42,19 +42,12 @@ def longest_braking(rest: float, lockstep: bool) -> float:
 
 @dataclass
 class ControllerOutput:
-    """Result of one step; arrays are reused by the next step.
+    """Result of one step; arrays are reused by the next step."""
 
-    Attributes:
-        torque: (n,) N m, or None: command nothing, the arm's own brakes hold.
-        reference: (4, n) desired position .. jerk.
-        energy: lower bound of V from the measurement, J; above V_max an assumption is false.
-        announce: the box to announce as ``bounds_active`` (after a blend), else None.
-    """
-
-    torque: FloatArray | None
-    reference: FloatArray
-    energy: float = 0.0
-    announce: ParameterBox | None = None
+    torque: FloatArray | None  #: (n,) N m, or None: command nothing, the arm's own brakes hold
+    reference: FloatArray  #: (4, n) desired position .. jerk.
+    energy: float = 0.0  #: lower bound of V from the measurement, J; above V_max an assumption is false
+    announce: ParameterBox | None = None  #: the box to announce as ``bounds_active`` (after a blend), else None
 
     @property
     def commanding(self) -> bool:

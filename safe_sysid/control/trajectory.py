@@ -42,36 +42,22 @@ _TOLERANCE = 1e-9  # s
 
 @dataclass(frozen=True, eq=False)
 class TrajectoryPoints:
-    """What a trajectory controller gets.
+    """What a trajectory controller gets."""
 
-    Attributes:
-        times: (K,) increasing, on the clock of the measurements, s.
-        knots: (K, 3, n) position, velocity, acceleration; the last one at rest.
-    """
-
-    times: FloatArray
-    knots: FloatArray
+    times: FloatArray  #: (K,) increasing, on the clock of the measurements, s
+    knots: FloatArray  #: (K, 3, n) position, velocity, acceleration; the last one at rest
 
 
 @dataclass
 class TrajectoryOutput:
-    """Result of one step.
+    """Result of one step."""
 
-    Attributes:
-        reference: (4, n) desired position .. jerk.
-        send: what is to be sent now, or None.
-        announce: the box to announce as ``bounds_active``, or None.
-        energy: nan: there is no theorem here; so that records have the same columns.
-        commanding: whether the arm is under control after this step.
-        torque: None: none is commanded here.
-    """
-
-    reference: FloatArray
-    send: TrajectoryPoints | None = None
-    announce: ParameterBox | None = None
-    energy: float = float("nan")
-    commanding: bool = False
-    torque: None = None
+    reference: FloatArray  #: (4, n) desired position .. jerk.
+    send: TrajectoryPoints | None = None  #: what is to be sent now, or None
+    announce: ParameterBox | None = None  #: the box to announce as ``bounds_active``, or None
+    energy: float = float("nan")  #: nan: there is no theorem here; so that records have the same columns
+    commanding: bool = False  #: whether the arm is under control after this step
+    torque: None = None  #: None: none is commanded here
 
     @property
     def command(self) -> TrajectoryPoints | None:

@@ -41,25 +41,19 @@ PER_LINK = len(PAYLOAD_NAMES)
 
 @dataclass(frozen=True)
 class JointTerm:
-    """A parameter that every joint has one of, and that its torque is linear in.
-
-    Attributes:
-        unit: for a turning joint; " or ", for a sliding one.
-        signed: whether it may be below zero.
-        drifts: whether it may differ between a tare and a later run.
-        torque: its torque per unit at velocities (..., n), the second argument the transition velocity below which
-            Coulomb friction is not known. None: it is one of the four that compiled code has columns for.
-        bounds: smallest and largest such torque over velocities from a first to a second argument, and whatever
-            friction does below the transition velocity, the third one.
-    """
+    """A parameter that every joint has one of, and that its torque is linear in."""
 
     key: str
     symbol: str
     words: str
-    unit: str
-    signed: bool
-    drifts: bool
+    unit: str  #: for a turning joint; " or ", for a sliding one
+    signed: bool  #: whether it may be below zero
+    drifts: bool  #: whether it may differ between a tare and a later run
+    #: its torque per unit at velocities (..., n), the second argument the transition velocity below which Coulomb
+    #: friction is not known. None: it is one of the four that compiled code has columns for.
     torque: Callable[[FloatArray, float], FloatArray] | None = None
+    #: smallest and largest such torque over velocities from a first to a second argument, and whatever friction does
+    #: below the transition velocity, the third one
     bounds: Callable[[FloatArray, FloatArray, float], tuple[FloatArray, FloatArray]] | None = None
 
 
@@ -203,17 +197,11 @@ class ParameterLayout:
 
 @dataclass(frozen=True)
 class UnknownsLayout:
-    """Where everything lies in the unknowns ``x = (theta, theta_h, d, f, z)`` of a log and its tare.
+    """Where everything lies in the unknowns ``x = (theta, theta_h, d, f, z)`` of a log and its tare."""
 
-    Attributes:
-        arm: layout of theta, all parameters of the arm with its payload.
-        drifts: number of parameters in f, by which what may drift was larger at the tare.
-        further: number of the arm's unknown constants z that are no parameters.
-    """
-
-    arm: ParameterLayout
-    drifts: int = 0
-    further: int = 0
+    arm: ParameterLayout  #: layout of theta, all parameters of the arm with its payload
+    drifts: int = 0  #: number of parameters in f, by which what may drift was larger at the tare
+    further: int = 0  #: number of the arm's unknown constants z that are no parameters
 
     @property
     def size(self) -> int:

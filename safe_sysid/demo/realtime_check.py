@@ -50,44 +50,28 @@ _SAME, _LEAST = 0.5, 5e-5
 
 @dataclass(frozen=True)
 class Timing:
-    """One run. ``stamp``: (K,) of the measurements that were answered, ns; the others by it, s.
-
-    Attributes:
-        delay: (K,) from the measurement to its command's arrival.
-        age: (K,) of the measurement behind the torque that this command ends.
-        bare_stamp: (B,) when the bare loop woke up, ns.
-        bare_late: (B,) how late, s.
-        without: share of periods without a new command.
-        scheduling: what the system granted, of controller and bare loop.
-    """
+    """One run. ``stamp``: (K,) of the measurements that were answered, ns; the others by it, s."""
 
     stamp: IntArray
-    delay: FloatArray
-    age: FloatArray
-    bare_stamp: IntArray
-    bare_late: FloatArray
-    without: float
-    scheduling: str
+    delay: FloatArray  #: (K,) from the measurement to its command's arrival
+    age: FloatArray  #: (K,) of the measurement behind the torque that this command ends
+    bare_stamp: IntArray  #: (B,) when the bare loop woke up, ns
+    bare_late: FloatArray  #: (B,) how late, s
+    without: float  #: share of periods without a new command
+    scheduling: str  #: what the system granted, of controller and bare loop
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What can be declared.
+    """What can be declared."""
 
-    Attributes:
-        hold_max_s, delay_max_s: later than one of these came at most 2 % of the commands.
-        command_timeout_s: the drives must wait at least so long for a command: twice the longest silence.
-        later: share of commands later than the file declares.
-        of_the_machine: share of these that the bare loop lost, too.
-        longest: of a torque in force, s, and of the bare loop's delays, s.
-    """
-
+    #: hold_max_s, delay_max_s: later than one of these came at most 2 % of the commands
     hold_max_s: float
     delay_max_s: float
-    command_timeout_s: float
-    later: float
-    of_the_machine: float
-    longest: tuple[float, float]
+    command_timeout_s: float  #: the drives must wait at least so long for a command: twice the longest silence
+    later: float  #: share of commands later than the file declares
+    of_the_machine: float  #: share of these that the bare loop lost, too
+    longest: tuple[float, float]  #: of a torque in force, s, and of the bare loop's delays, s
 
     def settings(self, period: float) -> dict[str, float]:
         """``timing`` of a robot's file; ``period``: s."""

@@ -47,19 +47,13 @@ class NodeStatus:
 
 @dataclass
 class RunState:
-    """Everything that progress and the end of the run are decided by.
-
-    Attributes:
-        plans_wanted: number of trajectories.
-        time: latest time that was seen, s on the plant's clock.
-        boxes: published boxes, each identity once per batch.
-    """
+    """Everything that progress and the end of the run are decided by."""
 
     settings: Settings
-    plans_wanted: int
-    time: float = 0.0
+    plans_wanted: int  #: number of trajectories
+    time: float = 0.0  #: latest time that was seen, s on the plant's clock
     nodes: dict[str, NodeStatus] = field(default_factory=dict)
-    boxes: list[BoxSeen] = field(default_factory=list)
+    boxes: list[BoxSeen] = field(default_factory=list)  #: published boxes, each identity once per batch
     plans: list[PlanSeen] = field(default_factory=list)
 
     def value(self, node: str, key: str) -> str:

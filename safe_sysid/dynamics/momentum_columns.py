@@ -45,19 +45,16 @@ def _product(x: FloatArray, y: FloatArray, out: FloatArray) -> None:
 
 
 class ColumnSpace(NamedTuple):
-    """What the columns of a state are made of: made by :func:`column_space` in compiled code.
+    """What the columns of a state are made of: made by :func:`column_space` in compiled code."""
 
-    Attributes:
-        rotation, origin: (n, 3, 3), (n, 3) joint frames in their parents', at the joints' positions.
-        fields, slopes: (n + 1, n, 6) fields s_i and t_i of the joints before every link, in its frame; row 0 is the
-            base's.
-        motions, weights: (n + 1, 6), (n + 1, 3) velocities of the links and gravity, in their frames.
-    """
-
+    #: rotation, origin: (n, 3, 3), (n, 3) joint frames in their parents', at the joints' positions
     rotation: FloatArray
     origin: FloatArray
+    #: fields, slopes: (n + 1, n, 6) fields s_i and t_i of the joints before every link, in its frame; row 0 is the
+    #: base's
     fields: FloatArray
     slopes: FloatArray
+    #: motions, weights: (n + 1, 6), (n + 1, 3) velocities of the links and gravity, in their frames
     motions: FloatArray
     weights: FloatArray
 

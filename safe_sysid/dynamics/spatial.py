@@ -28,23 +28,16 @@ class Workspace(NamedTuple):
     """What a recursion over n joints writes on its way: made by :func:`workspace` in compiled code.
 
     Arrays that come from Python cost some 0.1 us each at every call, more than new ones.
-
-    Attributes:
-        rotation: (n, 3, 3) joint frame j in its parent's, at the joint's position.
-        origin: (n, 3) its origin there, m.
-        x, y: (n, 6) motions of the links for the first and the second velocity of the Coriolis form.
-        acceleration: (n, 6) of the links, polarised in the two, gravity included.
-        motion: (6,) of the base, or of one step.
-        moment: (3,) of one rotor.
     """
 
-    rotation: FloatArray
-    origin: FloatArray
+    rotation: FloatArray  #: (n, 3, 3) joint frame j in its parent's, at the joint's position
+    origin: FloatArray  #: (n, 3) its origin there, m
+    #: x, y: (n, 6) motions of the links for the first and the second velocity of the Coriolis form
     x: FloatArray
     y: FloatArray
-    acceleration: FloatArray
-    motion: FloatArray
-    moment: FloatArray
+    acceleration: FloatArray  #: (n, 6) of the links, polarised in the two, gravity included
+    motion: FloatArray  #: (6,) of the base, or of one step
+    moment: FloatArray  #: (3,) of one rotor
 
 
 @njit(cache=True)

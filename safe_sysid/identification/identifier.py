@@ -51,29 +51,18 @@ class UpdateStatus(Enum):
 
 @dataclass(frozen=True, eq=False)
 class UpdateResult:
-    """One update.
-
-    Attributes:
-        box: all 14 n parameters; only the theta_e block ever changes within an epoch, and only shrinks.
-        nominal: (10,) a plausible theta_e inside the bounds.
-        nominal_consistent: whether it is physically consistent.
-        widths: (10,) upper minus lower of theta_e.
-        rejected: samples and windows rejected so far, by reason.
-        rows: equations in the feasible set.
-        timings: seconds, by stage.
-        proof: of the box just published, None if none was.
-    """
+    """One update."""
 
     status: UpdateStatus
     message: str
-    box: ParameterBox
-    nominal: FloatArray
-    nominal_consistent: bool
-    widths: FloatArray
-    rejected: Mapping[str, int]
-    rows: int
-    timings: Mapping[str, float] = field(default_factory=dict)
-    proof: UpdateProof | None = None
+    box: ParameterBox  #: all 14 n parameters; only the theta_e block ever changes within an epoch, and only shrinks
+    nominal: FloatArray  #: (10,) a plausible theta_e inside the bounds
+    nominal_consistent: bool  #: whether it is physically consistent
+    widths: FloatArray  #: (10,) upper minus lower of theta_e
+    rejected: Mapping[str, int]  #: samples and windows rejected so far, by reason
+    rows: int  #: equations in the feasible set
+    timings: Mapping[str, float] = field(default_factory=dict)  #: seconds, by stage
+    proof: UpdateProof | None = None  #: of the box just published, None if none was
 
 
 class Identifier:

@@ -99,22 +99,16 @@ def inertia_ellipsoid(theta: ArrayLike) -> tuple[FloatArray, FloatArray, FloatAr
 
 @dataclass(frozen=True, eq=False)
 class PayloadShapes:
-    """What can be drawn of a payload, alone (without the hand), in the tool frame; arrays are read-only.
+    """What can be drawn of a payload, alone (without the hand), in the tool frame; arrays are read-only."""
 
-    Attributes:
-        mass: lower and upper bound, kg.
-        centre_lower: (3,) m; box of possible centres of mass, within the payload's declared envelope.
-        centre_upper: (3,) m.
-        outside_envelope: the bounds leave no centre of mass within the declared envelope, which is therefore false;
-            the box is then that of the bounds alone, and may be infinite.
-        ellipsoid: centre (3,), rotation (3, 3) and semi-axes (3,) of the nominal; None if it has no mass, is hardly
-            more than a point, or has an inertia that no body within the envelope has.
-    """
-
-    mass: tuple[float, float]
-    centre_lower: FloatArray
-    centre_upper: FloatArray
+    mass: tuple[float, float]  #: lower and upper bound, kg
+    centre_lower: FloatArray  #: (3,) m; box of possible centres of mass, within the payload's declared envelope
+    centre_upper: FloatArray  #: (3,) m
+    #: the bounds leave no centre of mass within the declared envelope, which is therefore false; the box is then that
+    #: of the bounds alone, and may be infinite
     outside_envelope: bool
+    #: centre (3,), rotation (3, 3) and semi-axes (3,) of the nominal; None if it has no mass, is hardly more than a
+    #: point, or has an inertia that no body within the envelope has
     ellipsoid: tuple[FloatArray, FloatArray, FloatArray] | None
 
     @property

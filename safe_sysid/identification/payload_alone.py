@@ -20,21 +20,14 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class PayloadBounds:
-    """Ten parameters of the payload alone, in the payload's frame, inertia about its origin; arrays are read-only.
+    """Ten parameters of the payload alone, in the payload's frame, inertia about its origin; arrays are read-only."""
 
-    Attributes:
-        lower: (10,).
-        nominal: (10,), inside the bounds.
-        upper: (10,).
-        consistent: the nominal difference was a possible body as it was; otherwise one near it stands there.
-        possible: the nominal is a possible body; if not, none was found inside the bounds, and the nominal is only
-            the point of the bounds nearest to the difference: nothing to show as an estimate.
-    """
-
-    lower: FloatArray
-    nominal: FloatArray
-    upper: FloatArray
-    consistent: bool
+    lower: FloatArray  #: (10,)
+    nominal: FloatArray  #: (10,), inside the bounds
+    upper: FloatArray  #: (10,)
+    consistent: bool  #: the nominal difference was a possible body as it was; otherwise one near it stands there
+    #: the nominal is a possible body; if not, none was found inside the bounds, and the nominal is only the point of
+    #: the bounds nearest to the difference: nothing to show as an estimate
     possible: bool
 
 

@@ -34,31 +34,22 @@ _ASSUMED = "# Declared when they were found: they hold under this, and are refus
 
 @dataclass(frozen=True, eq=False)
 class Bounds:
-    """Contents of a bounds file.
-
-    Attributes:
-        identity: digest of all of the robot that they rest on, scope ``bounds`` of :mod:`safe_sysid.robot.identity`.
-        assumed: what was declared about it, of the same.
-        joint: name of the last joint, whose frame they are in.
-        epoch, seq: identity of the box that they come from; box 0 of an epoch is the prior.
-        lower, upper, nominal: (10,), order of ``PAYLOAD_NAMES``.
-        method: how they were found.
-        guaranteed: whether the method proves them.
-        certificate: path of the certificate, relative to the file; empty if there is none.
-    """
+    """Contents of a bounds file."""
 
     robot: str
-    identity: str
-    joint: str
+    identity: str  #: digest of all of the robot that they rest on, scope ``bounds`` of :mod:`safe_sysid.robot.identity`
+    joint: str  #: name of the last joint, whose frame they are in
+    #: epoch, seq: identity of the box that they come from; box 0 of an epoch is the prior
     epoch: int
     seq: int
+    #: lower, upper, nominal: (10,), order of ``PAYLOAD_NAMES``
     lower: FloatArray
     upper: FloatArray
     nominal: FloatArray
-    method: str
-    guaranteed: bool
-    certificate: str = ""
-    assumed: Mapping[str, Any] = field(default_factory=dict)
+    method: str  #: how they were found
+    guaranteed: bool  #: whether the method proves them
+    certificate: str = ""  #: path of the certificate, relative to the file; empty if there is none
+    assumed: Mapping[str, Any] = field(default_factory=dict)  #: what was declared about it, of the same
 
     def __post_init__(self) -> None:
         for name in ("lower", "upper", "nominal"):

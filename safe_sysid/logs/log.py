@@ -21,21 +21,15 @@ class LogError(SafeSysIdError):
 
 @dataclass(frozen=True, eq=False)
 class Log:
-    """Joint states of one recording.
+    """Joint states of one recording."""
 
-    Attributes:
-        joint_names: n names, in the order of the columns of ``measurements``.
-        measurements: (N, n) samples in order of arrival, rejected ones included.
-        origin_ns: what stamp zero is on the recording's own clock, ns; 0 if that is not known.
-        columns: for each quantity ("stamps", "q", "qd", "effort") where it came from, for messages; may be empty.
-        stamp_rounding: how far the file's numbers for the stamps may be from what was meant, s, where that is more than
-            the rounding of ``measurements.stamps`` itself.
-    """
-
-    joint_names: tuple[str, ...]
-    measurements: Measurements
-    origin_ns: int = 0
+    joint_names: tuple[str, ...]  #: n names, in the order of the columns of ``measurements``
+    measurements: Measurements  #: (N, n) samples in order of arrival, rejected ones included
+    origin_ns: int = 0  #: what stamp zero is on the recording's own clock, ns; 0 if that is not known
+    #: for each quantity ("stamps", "q", "qd", "effort") where it came from, for messages; may be empty
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    #: how far the file's numbers for the stamps may be from what was meant, s, where that is more than the rounding of
+    #: ``measurements.stamps`` itself
     stamp_rounding: float = 0.0
 
     def __post_init__(self) -> None:

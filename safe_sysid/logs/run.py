@@ -34,45 +34,33 @@ _UPDATES = 40  # at most, if the user does not say how often
 
 @dataclass(frozen=True, eq=False)
 class UpdateRecord:
-    """One update.
+    """One update."""
 
-    Attributes:
-        time: stamp of the last sample before it, s.
-        lower, nominal, upper: (10,) of theta_e.
-        status: name of the :class:`UpdateStatus`.
-    """
-
-    time: float
-    lower: FloatArray
-    nominal: FloatArray
-    upper: FloatArray
-    status: str
+    time: float  #: stamp of the last sample before it, s
+    lower: FloatArray  #: (10,) of theta_e
+    nominal: FloatArray  #: (10,) of theta_e
+    upper: FloatArray  #: (10,) of theta_e
+    status: str  #: name of the :class:`UpdateStatus`
     seconds: float
     rows: int
 
 
 @dataclass(frozen=True, eq=False)
 class LogRun:
-    """What the identifier made of a log.
-
-    Attributes:
-        result: the last one; None if the log had no update.
-        seconds: of computing, without reading.
-        identifier: as it is after the last update, for what else it can tell; None for other methods.
-        fit: that the last estimate comes from; None: from the identifier.
-        causes: shares of the width of the mass by cause; empty where nothing was proved.
-    """
+    """What the identifier made of a log."""
 
     records: tuple[UpdateRecord, ...]
-    result: UpdateResult | None
+    result: UpdateResult | None  #: the last one; None if the log had no update
     box: ParameterBox
     samples: int
-    seconds: float
+    seconds: float  #: of computing, without reading
     empty: bool
     message: str
+    #: as it is after the last update, for what else it can tell; None for other methods
     identifier: Identifier | None = None
     rejected: Mapping[str, int] = field(default_factory=dict)
-    fit: BestFit | None = None
+    fit: BestFit | None = None  #: that the last estimate comes from; None: from the identifier
+    #: shares of the width of the mass by cause; empty where nothing was proved
     causes: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -229,19 +217,12 @@ def fit_log(
 
 @dataclass(frozen=True, eq=False)
 class Residuals:
-    """Equations of windows all over the log, for one parameter vector inside the bounds that fits them well.
+    """Equations of windows all over the log, for one parameter vector inside the bounds that fits them well."""
 
-    Attributes:
-        time: (W,) middle of each of the shortest windows, s.
-        residual: (W, n) what is left there, as a mean torque, N m.
-        bound: (W, n) half width of the equation, N m: what the declared errors allow.
-        parts: (n, causes) mean share of each cause in the half width of longer windows, N m.
-    """
-
-    time: FloatArray
-    residual: FloatArray
-    bound: FloatArray
-    parts: FloatArray
+    time: FloatArray  #: (W,) middle of each of the shortest windows, s
+    residual: FloatArray  #: (W, n) what is left there, as a mean torque, N m
+    bound: FloatArray  #: (W, n) half width of the equation, N m: what the declared errors allow
+    parts: FloatArray  #: (n, causes) mean share of each cause in the half width of longer windows, N m
     causes: tuple[str, ...]
 
 

@@ -30,19 +30,14 @@ _FLANGES = (
 
 @dataclass(frozen=True)
 class ArmFacts:
-    """The arm that a URDF describes.
-
-    Attributes:
-        locked: joints that the configuration must lock, without those that mimic them; rad or m.
-        tip_link: that it ends at; None: its joints are those that are not locked.
-    """
+    """The arm that a URDF describes."""
 
     urdf: Path
     chain: UrdfChain
-    locked: Mapping[str, float]
+    locked: Mapping[str, float]  #: joints that the configuration must lock, without those that mimic them; rad or m
     tool_frame: str
     base_link: str
-    tip_link: str | None = None
+    tip_link: str | None = None  #: that it ends at; None: its joints are those that are not locked
     remarks: tuple[str, ...] = ()
 
 

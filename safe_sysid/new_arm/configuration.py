@@ -44,34 +44,21 @@ _SPARE = 1.25  # on the acceleration that the gains allow for
 
 @dataclass(frozen=True)
 class NewArm:
-    """What a user says of a new arm.
+    """What a user says of a new arm."""
 
-    Attributes:
-        tool_frame: link that payloads are gripped at; None: guessed by its name.
-        joints: of the arm, the others are locked; None: the longest chain without fingers.
-        locked: positions of joints that are not the arm's, rad or m; others are guessed.
-        package_dirs: folders that hold packages which the URDF names.
-        payload_kg: largest payload; None: guessed from the torque limits.
-        name: of the robot; None: the file's.
-        base_link: link that the arm begins at, if ``tip_link`` is given; None: the root.
-        tip_link: link that the arm ends at, in place of ``joints``.
-        allowed_pairs: links that are not checked against each other.
-        srdf: file whose disabled collisions are not checked.
-        drives: robot file whose friction and rotor inertia were measured; None: they are unknown.
-    """
-
-    tool_frame: str | None = None
-    joints: Sequence[str] | None = None
+    tool_frame: str | None = None  #: link that payloads are gripped at; None: guessed by its name
+    joints: Sequence[str] | None = None  #: of the arm, the others are locked; None: the longest chain without fingers
+    #: positions of joints that are not the arm's, rad or m; others are guessed
     locked: Mapping[str, float] | None = None
-    package_dirs: Sequence[str | Path] = ()
-    payload_kg: float | None = None
-    name: str | None = None
-    base_link: str | None = None
-    tip_link: str | None = None
-    allowed_pairs: Sequence[tuple[str, str]] = ()
-    srdf: Path | None = None
+    package_dirs: Sequence[str | Path] = ()  #: folders that hold packages which the URDF names
+    payload_kg: float | None = None  #: largest payload; None: guessed from the torque limits
+    name: str | None = None  #: of the robot; None: the file's
+    base_link: str | None = None  #: link that the arm begins at, if ``tip_link`` is given; None: the root
+    tip_link: str | None = None  #: link that the arm ends at, in place of ``joints``
+    allowed_pairs: Sequence[tuple[str, str]] = ()  #: links that are not checked against each other
+    srdf: Path | None = None  #: file whose disabled collisions are not checked
     gear_ratios: Mapping[str, float] | None = None
-    drives: Path | None = None
+    drives: Path | None = None  #: robot file whose friction and rotor inertia were measured; None: they are unknown
     simulated_drives: bool = False
 
 

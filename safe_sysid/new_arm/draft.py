@@ -40,28 +40,21 @@ def short(values: FloatArray | float, digits: int = 4) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """What is decided so far; the rest has placeholders that load.
-
-    Attributes:
-        prior: bounds (10,), (10,) of the last link with payload.
-        load: (n,) inertia that each joint moves near home, kg m^2.
-        home: (n,) rad.
-        fastest: (n,) acceleration bound, rad/s^2.
-    """
+    """What is decided so far; the rest has placeholders that load."""
 
     name: str
     urdf: str
     facts: ArmFacts
     geometry: Mapping[str, tuple[FittedHull, ...]]
     payload: PayloadGuess = field(default_factory=lambda: PayloadGuess.of(1.0))
-    prior: tuple[FloatArray, FloatArray] | None = None
+    prior: tuple[FloatArray, FloatArray] | None = None  #: bounds (10,), (10,) of the last link with payload
     drives: DriveGuess | None = None
-    load: FloatArray | None = None
+    load: FloatArray | None = None  #: (n,) inertia that each joint moves near home, kg m^2
     pairs: tuple[tuple[str, str], ...] = ()
-    home: FloatArray | None = None
+    home: FloatArray | None = None  #: (n,) rad
     motion: Excursion = field(default_factory=lambda: Excursion(0.5))
     hypotheses: Hypotheses | None = None
-    fastest: FloatArray | None = None
+    fastest: FloatArray | None = None  #: (n,) acceleration bound, rad/s^2
 
     @property
     def n(self) -> int:

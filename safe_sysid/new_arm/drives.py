@@ -35,27 +35,18 @@ _MOST_COULOMB, _MOST_VISCOUS, _MOST_OFFSET = 0.1, 0.1, 0.02
 
 @dataclass(frozen=True, eq=False)
 class DriveGuess:
-    """Friction and rotor inertia of every joint and how far they may be off besides `relative`; each (n,).
+    """Friction and rotor inertia of every joint and how far they may be off besides `relative`; each (n,)."""
 
-    Attributes:
-        coulomb, coulomb_floor: N m.
-        viscous, viscous_floor: N m s/rad.
-        rotor, rotor_floor: kg m^2 at the joint.
-        offset, offset_floor: N m.
-        origin: of the values, what a file says of `drives`.
-        words: where they come from.
-    """
-
-    coulomb: FloatArray
-    coulomb_floor: FloatArray
-    viscous: FloatArray
-    viscous_floor: FloatArray
-    rotor: FloatArray
-    rotor_floor: FloatArray
-    offset: FloatArray
-    offset_floor: FloatArray
-    origin: str
-    words: str
+    coulomb: FloatArray  #: N m
+    coulomb_floor: FloatArray  #: N m
+    viscous: FloatArray  #: N m s/rad
+    viscous_floor: FloatArray  #: N m s/rad
+    rotor: FloatArray  #: kg m^2 at the joint
+    rotor_floor: FloatArray  #: kg m^2 at the joint
+    offset: FloatArray  #: N m
+    offset_floor: FloatArray  #: N m
+    origin: str  #: of the values, what a file says of `drives`
+    words: str  #: where they come from
 
 
 def _between(bounds: Mapping[str, tuple[FloatArray, FloatArray]], origin: str, words: str) -> DriveGuess:

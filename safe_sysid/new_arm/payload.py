@@ -22,14 +22,10 @@ CENTRED = 0.25
 
 @dataclass(frozen=True)
 class PayloadGuess:
-    """What the hand may hold.
+    """What the hand may hold."""
 
-    Attributes:
-        mass: largest, kg.
-        center, size: (3,) of the box in the tool frame that contains it, m.
-    """
-
-    mass: float
+    mass: float  #: largest, kg
+    #: center, size: (3,) of the box in the tool frame that contains it, m
     center: tuple[float, float, float]
     size: tuple[float, float, float]
 

@@ -30,27 +30,17 @@ class PlanStatus(Enum):
 
 @dataclass(frozen=True)
 class PlannerOptions:
-    """Choices of method; physical settings are the robot's (:class:`~safe_sysid.robot.config.PlannerSettings`).
+    """Choices of method; physical settings are the robot's (:class:`~safe_sysid.robot.config.PlannerSettings`)."""
 
-    Attributes:
-        cost: what a plan is chosen by, by name or as a sum (:mod:`safe_sysid.planning.costs`).
-        samples: of the condition number's horizon.
-        window: samples per row of ``condition_momentum``.
-        starts: random directions looked at per plan.
-        keep: of these, how many are optimised before the first result is certified.
-        patience: so many further ones in a row without improvement end the search.
-        certificates: at most so many per plan, without a deadline.
-        reserve_s: s before a deadline at which the search has ended.
-    """
-
+    #: what a plan is chosen by, by name or as a sum (:mod:`safe_sysid.planning.costs`)
     cost: str | CostSpec = "condition"
-    samples: int = 128
-    window: int = 8
-    starts: int = 32
-    keep: int = 5
-    patience: int = 12
-    certificates: int = 5
-    reserve_s: float = 0.02
+    samples: int = 128  #: of the condition number's horizon
+    window: int = 8  #: samples per row of ``condition_momentum``
+    starts: int = 32  #: random directions looked at per plan
+    keep: int = 5  #: of these, how many are optimised before the first result is certified
+    patience: int = 12  #: so many further ones in a row without improvement end the search
+    certificates: int = 5  #: at most so many per plan, without a deadline
+    reserve_s: float = 0.02  #: s before a deadline at which the search has ended
 
     def __post_init__(self) -> None:
         """Validate.
@@ -68,55 +58,37 @@ class PlannerOptions:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """What planning taught that helps the next plan; decides nothing about safety.
+    """What planning taught that helps the next plan; decides nothing about safety."""
 
-    Attributes:
-        reserve: reserves of the optimiser's margins, from certificates.
-        information: (14 n, 14 n) what the plans so far tell until their hand-overs, see
-            :class:`~safe_sysid.planning.costs.CostMemory`.
-        epoch: of the box that the information is about; a new payload starts from nothing.
-        certificate_s: longest time that a certificate took, s.
-    """
-
-    reserve: Margins
+    reserve: Margins  #: reserves of the optimiser's margins, from certificates
+    #: (14 n, 14 n) what the plans so far tell until their hand-overs, see
+    #: :class:`~safe_sysid.planning.costs.CostMemory`
     information: FloatArray
-    epoch: int
+    epoch: int  #: of the box that the information is about; a new payload starts from nothing
     prior: ParameterBox
-    certificate_s: float = 0.0
+    certificate_s: float = 0.0  #: longest time that a certificate took, s
 
 
 @dataclass(frozen=True, eq=False)
 class PlannerResult:
-    """What a planner found.
+    """What a planner found."""
 
-    Attributes:
-        status: whether there is a plan.
-        plan: certified for the box that was asked, or None.
-        certificate: of the plan, or of the last failed attempt, or None.
-        cost: of the plan, as optimised; nan without a plan.
-        condition: condition number of all rows so far in columns scaled by the box; nan without a plan.
-        information: (10, 10) what the plan adds about theta_e until its hand-over; pass the sum to the next call.
-        wall_time, optimise_time, certify_time: s.
-        first_time: s until the first certified plan; nan without one.
-        reasons: for people; empty if planned.
-        intervals: time cells of the certificate before any splitting; None: the settings'.
-    """
-
-    status: PlanStatus
-    plan: Plan | None = None
-    certificate: PlanCertificate | None = None
-    cost: float = np.nan
-    condition: float = np.nan
+    status: PlanStatus  #: whether there is a plan
+    plan: Plan | None = None  #: certified for the box that was asked, or None
+    certificate: PlanCertificate | None = None  #: of the plan, or of the last failed attempt, or None
+    cost: float = np.nan  #: of the plan, as optimised; nan without a plan
+    condition: float = np.nan  #: condition number of all rows so far in columns scaled by the box; nan without a plan
+    #: (10, 10) what the plan adds about theta_e until its hand-over; pass the sum to the next call
     information: FloatArray = field(default_factory=lambda: np.zeros((10, 10)))
     iterations: int = 0
     certificates: int = 0
-    wall_time: float = 0.0
-    optimise_time: float = 0.0
-    certify_time: float = 0.0
-    first_time: float = np.nan
+    wall_time: float = 0.0  #: s
+    optimise_time: float = 0.0  #: s
+    certify_time: float = 0.0  #: s
+    first_time: float = np.nan  #: s until the first certified plan; nan without one
     calibration: Calibration | None = None
-    reasons: tuple[str, ...] = ()
-    intervals: int | None = None
+    reasons: tuple[str, ...] = ()  #: for people; empty if planned
+    intervals: int | None = None  #: time cells of the certificate before any splitting; None: the settings'
 
 
 def hand_over_state(plan: Plan) -> FloatArray:

@@ -34,19 +34,13 @@ _ADVICE = {
 
 @dataclass(frozen=True)
 class Separation:
-    """One angle that parts start and goal.
+    """One angle that parts start and goal."""
 
-    Attributes:
-        joint: its index.
-        angle: rad.
-        drawn: poses at this angle, none of which may be rested at.
-        causes: constraints of which each of these poses violates one, what most of them violate first: at how many
-            of the poses that violate none of those before, and the largest margin found.
-    """
-
-    joint: int
-    angle: float
-    drawn: int
+    joint: int  #: its index
+    angle: float  #: rad
+    drawn: int  #: poses at this angle, none of which may be rested at
+    #: constraints of which each of these poses violates one, what most of them violate first: at how many of the poses
+    #: that violate none of those before, and the largest margin found
     causes: tuple[tuple[int, Margin], ...]
 
     def text(self, name: str) -> str:

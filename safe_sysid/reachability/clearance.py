@@ -40,18 +40,13 @@ _CORE = 1e-4
 
 @dataclass(frozen=True)
 class Clearance:
-    """Verified lower bounds of distances.
+    """Verified lower bounds of distances."""
 
-    Attributes:
-        bounds: (M, P) lower bound per cell and pair, m; negative where a separation could not be shown.
-        is_self: (P,) whether both belong to the robot.
-        directions: (M, P, 3) separating direction that the bound rests on, in the first one's frame; zero where the
-            bounding spheres were enough. With these, :func:`enclose_clearance` finds the same bounds without coal.
-    """
-
-    bounds: FloatArray
+    bounds: FloatArray  #: (M, P) lower bound per cell and pair, m; negative where a separation could not be shown
     pairs: tuple[tuple[str, str], ...]
-    is_self: BoolArray
+    is_self: BoolArray  #: (P,) whether both belong to the robot
+    #: (M, P, 3) separating direction that the bound rests on, in the first one's frame; zero where the bounding spheres
+    #: were enough. With these, :func:`enclose_clearance` finds the same bounds without coal.
     directions: FloatArray
 
 

@@ -28,17 +28,13 @@ _TINY = 1e-150
 
 @dataclass(frozen=True, eq=False)
 class SweptVolume:
-    """Boxes in the world, B bodies and G groups of cells.
-
-    Attributes:
-        lower, upper: (G, B, 3) corners, m; read-only.
-        times: (G, 2) first and last time of each group, s; read-only.
-    """
+    """Boxes in the world, B bodies and G groups of cells."""
 
     names: tuple[str, ...]
+    #: lower, upper: (G, B, 3) corners, m; read-only
     lower: FloatArray
     upper: FloatArray
-    times: FloatArray
+    times: FloatArray  #: (G, 2) first and last time of each group, s; read-only
 
 
 @njit(cache=True, nogil=True)

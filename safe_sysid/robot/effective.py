@@ -41,15 +41,10 @@ class SettingOrigin(Enum):
 
 @dataclass(frozen=True)
 class EffectiveValue:
-    """One value in force.
+    """One value in force."""
 
-    Attributes:
-        key: dotted, as ``joints.elbow.velocity``.
-        value: plain (numbers, texts, lists, mappings), None for none.
-    """
-
-    key: str
-    value: Any
+    key: str  #: dotted, as ``joints.elbow.velocity``
+    value: Any  #: plain (numbers, texts, lists, mappings), None for none
     source: SettingOrigin
     parameter: Parameter
     unit: str

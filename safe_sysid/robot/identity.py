@@ -43,27 +43,19 @@ _SHA = "sha256"
 
 @dataclasses.dataclass(frozen=True)
 class IdentityPart:
-    """What files and settings make of an arm.
-
-    Attributes:
-        holds: keys, or sections with all below, that are not stated where a scope has this part, and why.
-    """
+    """What files and settings make of an arm."""
 
     content: Callable[[RobotModel], Any]
+    #: keys, or sections with all below, that are not stated where a scope has this part, and why
     holds: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
 class Scope:
-    """A kind of claim.
+    """A kind of claim."""
 
-    Attributes:
-        parts: of :data:`PARTS`.
-        left_out: keys, or sections with all below, that its claims do not rest on, and why.
-    """
-
-    parts: tuple[str, ...]
-    left_out: Mapping[str, str]
+    parts: tuple[str, ...]  #: of :data:`PARTS`
+    left_out: Mapping[str, str]  #: keys, or sections with all below, that its claims do not rest on, and why
 
 
 PARTS: Mapping[str, IdentityPart] = {

@@ -20,18 +20,12 @@ class Motors(NamedTuple):
     A rotor of spin inertia ``Ia / ratio^2`` adds ``(Ia / ratio) (axis . omega) qd`` to the kinetic energy besides
     ``Ia qd^2 / 2``, omega the angular velocity of the link that carries it. That link's own ten parameters hold the
     rotor as if it did not spin.
-
-    Attributes:
-        joint: (M,) index of the joint that it drives.
-        carrier: (M,) index of the link that carries it, before the joint.
-        gear: (M,) 1 / ratio, signed; 1, or m/rad if the joint slides.
-        axis: (M, 3) unit axis of the rotor in the carrier's joint frame.
     """
 
-    joint: IntArray
-    carrier: IntArray
-    gear: FloatArray
-    axis: FloatArray
+    joint: IntArray  #: (M,) index of the joint that it drives
+    carrier: IntArray  #: (M,) index of the link that carries it, before the joint
+    gear: FloatArray  #: (M,) 1 / ratio, signed; 1, or m/rad if the joint slides
+    axis: FloatArray  #: (M, 3) unit axis of the rotor in the carrier's joint frame
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
@@ -51,26 +45,17 @@ PackedKinematics = tuple[IntArray, FloatArray, FloatArray, FloatArray, FloatArra
 
 
 class Kinematics(NamedTuple):
-    """Tree of joints as plain C-ordered arrays: what the numba kernels take. Frame -1 is the world.
+    """Tree of joints as plain C-ordered arrays: what the numba kernels take. Frame -1 is the world."""
 
-    Attributes:
-        parent: (n,) joint whose frame carries joint j, smaller than j; -1 the world.
-        rotation: (n, 3, 3) joint frame j in its parent's at q = 0.
-        translation: (n, 3) origin of joint frame j in its parent's at q = 0, m.
-        axis: (n, 3) unit axis of joint j in its own frame, that it turns about or slides along.
-        gravity: (3,) gravitational acceleration in the world, m/s^2.
-        travel: (n, 2) positions that a prismatic joint stays between, m, which bounds over all configurations rest on;
-            infinite for a turning joint, whose frame comes round again.
-        motors: rotors whose gear reaction is declared and not zero.
-    """
-
-    parent: IntArray
-    rotation: FloatArray
-    translation: FloatArray
-    axis: FloatArray
-    gravity: FloatArray
+    parent: IntArray  #: (n,) joint whose frame carries joint j, smaller than j; -1 the world
+    rotation: FloatArray  #: (n, 3, 3) joint frame j in its parent's at q = 0
+    translation: FloatArray  #: (n, 3) origin of joint frame j in its parent's at q = 0, m
+    axis: FloatArray  #: (n, 3) unit axis of joint j in its own frame, that it turns about or slides along
+    gravity: FloatArray  #: (3,) gravitational acceleration in the world, m/s^2
+    #: (n, 2) positions that a prismatic joint stays between, m, which bounds over all configurations rest on; infinite
+    #: for a turning joint, whose frame comes round again
     travel: FloatArray
-    motors: Motors = NO_MOTORS
+    motors: Motors = NO_MOTORS  #: rotors whose gear reaction is declared and not zero
 
     @classmethod
     def chain(

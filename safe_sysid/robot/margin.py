@@ -29,21 +29,13 @@ UNITS = {
 
 @dataclass(frozen=True)
 class Margin:
-    """Smallest margin of a family of limits: how much, where, when.
+    """Smallest margin of a family of limits: how much, where, when."""
 
-    Attributes:
-        family: key of ``UNITS``.
-        a: joint, body, or hypothesis of the tracking theorem; ``none`` where nothing constrains the family.
-        b: the other body, or the joint that the hypothesis is about; empty where there is none.
-        value: in ``unit``; negative is a violation, NaN an enclosure that broke down, inf no constraint.
-        time: since the motion's start, s; where the motion is cut into cells, the start of the worst one.
-    """
-
-    family: str
-    a: str
-    b: str
-    value: float
-    time: float
+    family: str  #: key of ``UNITS``
+    a: str  #: joint, body, or hypothesis of the tracking theorem; ``none`` where nothing constrains the family
+    b: str  #: the other body, or the joint that the hypothesis is about; empty where there is none
+    value: float  #: in ``unit``; negative is a violation, NaN an enclosure that broke down, inf no constraint
+    time: float  #: since the motion's start, s; where the motion is cut into cells, the start of the worst one
 
     @classmethod
     def unconstrained(cls, family: str) -> Margin:

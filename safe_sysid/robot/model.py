@@ -49,22 +49,14 @@ class JointLimits:
 
 @dataclass(frozen=True, eq=False)
 class Body:
-    """Convex hull of points, inflated by a radius; covers a part of the real geometry.
+    """Convex hull of points, inflated by a radius; covers a part of the real geometry."""
 
-    Attributes:
-        name: unique.
-        joint: index of the joint frame it moves with, -1 for fixed to the world.
-        points: (m, 3) in that frame, m.
-        radius: >= 0, m.
-        link: of the URDF that it covers; empty for what is no link: the payload, obstacles.
-    """
-
-    name: str
-    joint: int
-    points: FloatArray
-    radius: float
+    name: str  #: unique
+    joint: int  #: index of the joint frame it moves with, -1 for fixed to the world
+    points: FloatArray  #: (m, 3) in that frame, m
+    radius: float  #: >= 0, m
     kind: str = "arm"
-    link: str = ""
+    link: str = ""  #: of the URDF that it covers; empty for what is no link: the payload, obstacles
 
     def __post_init__(self) -> None:
         points = np.atleast_2d(np.asarray(self.points, float))
@@ -78,33 +70,25 @@ class RobotModel:
     """A serial arm of 1 to 9 revolute, continuous or prismatic joints.
 
     Wherever the package says rad, rad/s, N m or kg m^2 of a joint, those of a prismatic one are m, m/s, N and kg.
-
-    Attributes:
-        joint_names: n names, base to tip; messages are matched by these.
-        continuous: (n,) bool, joints without position limits that wrap.
-        theta_nominal: (14 n,) bare arm with empty hand.
-        arm_prior: box that holds the truth: arm within its declared uncertainty, theta_e the payload prior.
-        friction_transition_velocity: below it (rad/s, m/s) the sign of Coulomb friction is unknown.
-        flange: rotation (3, 3) and translation (3,) of the tool frame in the last joint frame.
-        allowed_pairs: pairs of body names that are not checked, see :mod:`safe_sysid.robot.shapes.pairs`.
-        payload_placement: as ``flange``, of the link that payloads hang on; None: the flange is it.
-        unknowns: constants that equations have besides the parameters.
     """
 
     name: str
-    joint_names: tuple[str, ...]
+    joint_names: tuple[str, ...]  #: n names, base to tip; messages are matched by these
     kinematics: Kinematics
     limits: JointLimits
-    continuous: BoolArray
-    theta_nominal: FloatArray
-    arm_prior: ParameterBox
-    friction_transition_velocity: float
+    continuous: BoolArray  #: (n,) bool, joints without position limits that wrap
+    theta_nominal: FloatArray  #: (14 n,) bare arm with empty hand
+    arm_prior: ParameterBox  #: box that holds the truth: arm within its declared uncertainty, theta_e the payload prior
+    friction_transition_velocity: float  #: below it (rad/s, m/s) the sign of Coulomb friction is unknown
+    #: rotation (3, 3) and translation (3,) of the tool frame in the last joint frame
     flange: tuple[FloatArray, FloatArray]
     bodies: tuple[Body, ...]
+    #: pairs of body names that are not checked, see :mod:`safe_sysid.robot.shapes.pairs`
     allowed_pairs: frozenset[frozenset[str]]
     settings: Settings
+    #: as ``flange``, of the link that payloads hang on; None: the flange is it
     payload_placement: tuple[FloatArray, FloatArray] | None = None
-    unknowns: Unknowns = NO_UNKNOWNS
+    unknowns: Unknowns = NO_UNKNOWNS  #: constants that equations have besides the parameters
 
     def __post_init__(self) -> None:
         n = len(self.joint_names)

@@ -145,18 +145,13 @@ def log_cholesky(theta: ArrayLike) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class ParameterBox:
-    """Interval vector of parameters that is claimed to hold the truth.
+    """Interval vector of parameters that is claimed to hold the truth."""
 
-    Attributes:
-        lower, upper: (P,) bounds, P = 14 n for a whole arm; read-only.
-        epoch: counts payloads; boxes of different epochs say nothing about each other.
-        seq: counts updates within the epoch; within an epoch boxes only shrink.
-    """
-
+    #: lower, upper: (P,) bounds, P = 14 n for a whole arm; read-only
     lower: FloatArray
     upper: FloatArray
-    epoch: int = 0
-    seq: int = 0
+    epoch: int = 0  #: counts payloads; boxes of different epochs say nothing about each other
+    seq: int = 0  #: counts updates within the epoch; within an epoch boxes only shrink
     mid: FloatArray = field(init=False, repr=False)
     rad: FloatArray = field(init=False, repr=False)
 

@@ -23,17 +23,12 @@ __all__ = ["NO_UNKNOWNS", "Unknowns"]
 
 @dataclass(frozen=True, eq=False)
 class Unknowns:
-    """E = U + D unknown constants: U reactions of rotors, then the zeros of D joints.
+    """E = U + D unknown constants: U reactions of rotors, then the zeros of D joints."""
 
-    Attributes:
-        zero: (n,) bound of each joint's zero, rad, or m where it slides; 0: known exactly.
-        motors: U motors on moving links of unknown ratio, with ``gear`` 1: their columns are per unit of kappa.
-        reaction: (U, 2) intervals of kappa, kg m^2, or kg m where the joint slides.
-    """
-
-    zero: FloatArray
+    zero: FloatArray  #: (n,) bound of each joint's zero, rad, or m where it slides; 0: known exactly
+    #: U motors on moving links of unknown ratio, with ``gear`` 1: their columns are per unit of kappa
     motors: Motors = NO_MOTORS
-    reaction: FloatArray | None = None
+    reaction: FloatArray | None = None  #: (U, 2) intervals of kappa, kg m^2, or kg m where the joint slides
 
     def __post_init__(self) -> None:
         """Validate and freeze.

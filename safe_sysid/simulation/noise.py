@@ -70,28 +70,18 @@ def error_bound(value: object, name: str, n: int) -> FloatArray:
 
 @dataclass(frozen=True)
 class NoiseModel:
-    """How measurements err. Numbers, or one number per joint.
+    """How measurements err. Numbers, or one number per joint."""
 
-    Attributes:
-        mode: one of :data:`NOISE_MODES`.
-        torque_abs: a, N m.
-        torque_rel: b < 1, dimensionless, relative to the true torque.
-        position_error: bound on |q_m - q|, rad.
-        velocity_error: bound on |qd_m - qd|, rad/s.
-        zero_error: how far a joint's zero may be off, the same for a whole run, rad; position_error comes on top.
-        pattern: of the adversary, one of :data:`PATTERNS`; None draws one.
-        parameter: index into the ten of theta_e that "raise_parameter" and "lower_parameter" aim at; None draws one.
-        window_s: period that "square_wave" works with, s.
-    """
-
-    mode: str = "uniform"
-    torque_abs: float | Sequence[float] = 0.05
-    torque_rel: float | Sequence[float] = 0.025
-    position_error: float | Sequence[float] = 0.0
-    velocity_error: float | Sequence[float] = 0.0
-    pattern: str | None = None
+    mode: str = "uniform"  #: one of :data:`NOISE_MODES`
+    torque_abs: float | Sequence[float] = 0.05  #: a, N m
+    torque_rel: float | Sequence[float] = 0.025  #: b < 1, dimensionless, relative to the true torque
+    position_error: float | Sequence[float] = 0.0  #: bound on |q_m - q|, rad
+    velocity_error: float | Sequence[float] = 0.0  #: bound on |qd_m - qd|, rad/s
+    pattern: str | None = None  #: of the adversary, one of :data:`PATTERNS`; None draws one
+    #: index into the ten of theta_e that "raise_parameter" and "lower_parameter" aim at; None draws one
     parameter: int | None = None
-    window_s: float = 0.1
+    window_s: float = 0.1  #: period that "square_wave" works with, s
+    #: how far a joint's zero may be off, the same for a whole run, rad; position_error comes on top
     zero_error: float | Sequence[float] = 0.0
 
     def __post_init__(self) -> None:

@@ -47,16 +47,11 @@ _LIGHT = 1.1  # times a handle: heads of less would be chips of iron
 
 @dataclass(frozen=True, eq=False)
 class Payload:
-    """A rigid body welded to the tool flange.
-
-    Attributes:
-        theta: (10,) inertial parameters about the *flange* frame's origin, in flange axes.
-        shapes: solids for the simulator's contacts, in the flange frame; may be empty.
-    """
+    """A rigid body welded to the tool flange."""
 
     name: str
-    theta: FloatArray
-    shapes: tuple[Shape, ...] = ()
+    theta: FloatArray  #: (10,) inertial parameters about the *flange* frame's origin, in flange axes
+    shapes: tuple[Shape, ...] = ()  #: solids for the simulator's contacts, in the flange frame; may be empty
 
     def __post_init__(self) -> None:
         theta = frozen_array(self.theta, (10,), f"payload {self.name}: theta")

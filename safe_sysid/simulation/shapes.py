@@ -18,20 +18,14 @@ _SIZES = {"cylinder": 2, "box": 3, "sphere": 1, "hexagon": 2}
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """One solid, posed in the frame of the payload (the tool flange).
+    """One solid, posed in the frame of the payload (the tool flange)."""
 
-    Attributes:
-        kind: "cylinder" (radius, length along own z), "box" (full sizes x, y, z), "sphere" (radius) or "hexagon", a
-            regular prism (width across flats, length along own z) with two flats across own x.
-        size: the numbers above, m.
-        position: (3,) centre of the solid, m.
-        rotation: (3, 3) axes of the solid in the payload's frame.
-    """
-
+    #: "cylinder" (radius, length along own z), "box" (full sizes x, y, z), "sphere" (radius) or "hexagon", a regular
+    #: prism (width across flats, length along own z) with two flats across own x
     kind: str
-    size: tuple[float, ...]
-    position: FloatArray
-    rotation: FloatArray = field(default_factory=lambda: np.eye(3))
+    size: tuple[float, ...]  #: the numbers above, m
+    position: FloatArray  #: (3,) centre of the solid, m
+    rotation: FloatArray = field(default_factory=lambda: np.eye(3))  #: (3, 3) axes of the solid in the payload's frame
 
     def __post_init__(self) -> None:
         if self.kind not in _SIZES:

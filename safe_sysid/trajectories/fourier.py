@@ -44,19 +44,12 @@ def _waves(times: FloatArray, period: float, harmonics: int) -> tuple[FloatArray
 
 @dataclass(frozen=True, eq=False)
 class FourierTrajectory:
-    """One period of a Fourier series per joint; rests before and after it.
+    """One period of a Fourier series per joint; rests before and after it."""
 
-    Attributes:
-        start: (n,) rad, where it begins and ends.
-        period: s.
-        sine: (n, L) a, rad/s; every row sums to zero.
-        cosine: (n, L) b, rad/s; every row times 1 .. L sums to zero.
-    """
-
-    start: FloatArray
-    period: float
-    sine: FloatArray
-    cosine: FloatArray
+    start: FloatArray  #: (n,) rad, where it begins and ends
+    period: float  #: s
+    sine: FloatArray  #: (n, L) a, rad/s; every row sums to zero
+    cosine: FloatArray  #: (n, L) b, rad/s; every row times 1 .. L sums to zero.
 
     def __post_init__(self) -> None:
         """Validate and freeze.
@@ -189,18 +182,12 @@ class FourierTrajectory:
 
 @dataclass(frozen=True, eq=False)
 class FourierFamily:
-    """All series of one start, period and number of harmonics; x (n, m), m = 2 L - 2, selects one, in rad/s.
+    """All series of one start, period and number of harmonics; x (n, m), m = 2 L - 2, selects one, in rad/s."""
 
-    Attributes:
-        start: (n,) rad.
-        period: s.
-        harmonics: L >= 2.
-        sine: (L, L - 1) and ``cosine`` (L, L - 1): columns of coefficients that leave the ends at rest.
-    """
-
-    start: FloatArray
-    period: float
-    harmonics: int = 5
+    start: FloatArray  #: (n,) rad
+    period: float  #: s
+    harmonics: int = 5  #: L >= 2
+    #: (L, L - 1) and ``cosine`` (L, L - 1): columns of coefficients that leave the ends at rest
     sine: FloatArray = field(init=False, repr=False)
     cosine: FloatArray = field(init=False, repr=False)
 

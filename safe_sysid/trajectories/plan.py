@@ -31,22 +31,14 @@ def parse_identity(text: str) -> tuple[int, int]:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A certified motion that ends at rest; from ``t_plan`` on it is the braking manoeuvre.
+    """A certified motion that ends at rest; from ``t_plan`` on it is the braking manoeuvre."""
 
-    Attributes:
-        trajectory: the motion; its time 0 is ``start_time``.
-        start_time: s, on the clock of the measurements.
-        t_plan: s after the start at which the next plan may take over.
-        box_identity: ``epoch:seq`` of the box that it is certified for.
-        k: (n,) parameter that the optimiser chose, in [-1, 1]; for the record.
-    """
-
-    trajectory: QuinticTrajectory
-    start_time: float
-    t_plan: float
-    box_identity: str
+    trajectory: QuinticTrajectory  #: the motion; its time 0 is ``start_time``
+    start_time: float  #: s, on the clock of the measurements
+    t_plan: float  #: s after the start at which the next plan may take over
+    box_identity: str  #: ``epoch:seq`` of the box that it is certified for
     sequence: int
-    k: FloatArray
+    k: FloatArray  #: (n,) parameter that the optimiser chose, in [-1, 1]; for the record
 
     def __post_init__(self) -> None:
         """Validate.

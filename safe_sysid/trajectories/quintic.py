@@ -58,17 +58,11 @@ def _state(times: FloatArray, coefficients: FloatArray, end: FloatArray, t: floa
 
 @dataclass(frozen=True, eq=False)
 class QuinticTrajectory:
-    """Quintic segments through 2 or more knots; holds the last position after the end.
+    """Quintic segments through 2 or more knots; holds the last position after the end."""
 
-    Attributes:
-        times: (K,) knot times from 0, s, strictly increasing.
-        knots: (K, 3, n) position, velocity, acceleration at the knots; the last one at rest.
-        coefficients: (K-1, n, 6) ascending powers of local time.
-    """
-
-    times: FloatArray
-    knots: FloatArray
-    coefficients: FloatArray = field(init=False, repr=False)
+    times: FloatArray  #: (K,) knot times from 0, s, strictly increasing
+    knots: FloatArray  #: (K, 3, n) position, velocity, acceleration at the knots; the last one at rest
+    coefficients: FloatArray = field(init=False, repr=False)  #: (K-1, n, 6) ascending powers of local time
 
     def __post_init__(self) -> None:
         """Validate, solve for the coefficients, freeze.

@@ -36,17 +36,12 @@ class RequestHeaders(Protocol):
 
 @dataclass(frozen=True)
 class AccessAnswer:
-    """What to answer.
+    """What to answer."""
 
-    Attributes:
-        status: 101 go on with the socket, 200 serve the page, 303 take the cookie and come again, else refused.
-        nonce: of the page's scripts; empty but for 200.
-    """
-
-    status: int
+    status: int  #: 101 go on with the socket, 200 serve the page, 303 take the cookie and come again, else refused
     text: str = ""
     headers: tuple[tuple[str, str], ...] = ()
-    nonce: str = ""
+    nonce: str = ""  #: of the page's scripts; empty but for 200
 
 
 _ALWAYS = (
@@ -61,16 +56,11 @@ _ALWAYS = (
 
 @dataclass(frozen=True)
 class AccessControl:
-    """Judges requests.
+    """Judges requests."""
 
-    Attributes:
-        port: of the server; makes the cookie's name one of its own, for cookies do not know ports.
-        key: that a browser has to show once; None: nobody is asked for one.
-        names: by which this machine may be asked, beside ``localhost`` and its addresses. Addresses cannot be rebound.
-    """
-
-    port: int
-    key: str | None = None
+    port: int  #: of the server; makes the cookie's name one of its own, for cookies do not know ports
+    key: str | None = None  #: that a browser has to show once; None: nobody is asked for one
+    #: by which this machine may be asked, beside ``localhost`` and its addresses. Addresses cannot be rebound.
     names: frozenset[str] = field(default_factory=frozenset)
 
     @property

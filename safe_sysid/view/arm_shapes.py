@@ -30,19 +30,12 @@ _MOST_TRIANGLES = 400_000
 
 @dataclass(frozen=True, eq=False)
 class LinkShape:
-    """A part of the arm that moves with one joint.
+    """A part of the arm that moves with one joint."""
 
-    Attributes:
-        joint: index of the joint frame, -1 for the world.
-        vertices: (m, 3) in that frame, m.
-        faces: (t, 3).
-        colour: red, green, blue, 0 to 255.
-    """
-
-    joint: int
-    vertices: FloatArray
-    faces: IntArray
-    colour: Colour
+    joint: int  #: index of the joint frame, -1 for the world
+    vertices: FloatArray  #: (m, 3) in that frame, m
+    faces: IntArray  #: (t, 3)
+    colour: Colour  #: red, green, blue, 0 to 255
 
 
 def arm_shapes(model: RobotModel, robot: str | Path) -> tuple[LinkShape, ...]:

@@ -26,18 +26,12 @@ Call = Callable[[str, Answer], None]
 
 @dataclass(frozen=True)
 class Button:
-    """One button.
-
-    Attributes:
-        service: relative name of what it calls.
-        colour: of the page's palette.
-        question: asked before; "" for what only makes the arm stop.
-    """
+    """One button."""
 
     label: str
-    service: str
-    colour: str | None
-    question: str
+    service: str  #: relative name of what it calls
+    colour: str | None  #: of the page's palette
+    question: str  #: asked before; "" for what only makes the arm stop
     hint: str
 
 

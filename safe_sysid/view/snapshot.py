@@ -15,17 +15,12 @@ OLD = 3.0
 
 @dataclass(frozen=True)
 class NodeView:
-    """Latest words of a node on /diagnostics.
+    """Latest words of a node on /diagnostics."""
 
-    Attributes:
-        level: 0 fine, 1 warning, 2 error, 3 stale.
-        age: since it spoke, s of wall time.
-    """
-
-    level: int
+    level: int  #: 0 fine, 1 warning, 2 error, 3 stale
     text: str
     values: dict[str, str]
-    age: float
+    age: float  #: since it spoke, s of wall time
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,66 +35,42 @@ class BoundsView:
 
 @dataclass(frozen=True, eq=False)
 class Solid:
-    """Something drawn in the world.
+    """Something drawn in the world."""
 
-    Attributes:
-        kind: "box", "sphere", "cylinder", "line" or "triangles".
-        position: (3,) m.
-        rotation: (3, 3).
-        size: (3,) m; of a line the first is its width.
-        points: (m, 3) m in the solid's frame, of lines and triangles.
-    """
-
-    kind: str
-    position: FloatArray
-    rotation: FloatArray
-    size: FloatArray
-    points: FloatArray
+    kind: str  #: "box", "sphere", "cylinder", "line" or "triangles"
+    position: FloatArray  #: (3,) m
+    rotation: FloatArray  #: (3, 3)
+    size: FloatArray  #: (3,) m; of a line the first is its width
+    points: FloatArray  #: (m, 3) m in the solid's frame, of lines and triangles
 
 
 @dataclass(frozen=True, eq=False)
 class RunOutcome:
-    """How a simulated run ended.
+    """How a simulated run ended."""
 
-    Attributes:
-        good: whether every bound held and nothing was violated.
-        truth: (10,) of theta_e, which the plant alone knew; None where it left no record.
-    """
-
-    good: bool
+    good: bool  #: whether every bound held and nothing was violated
     text: str
     facts: tuple[str, ...]
-    truth: FloatArray | None
+    truth: FloatArray | None  #: (10,) of theta_e, which the plant alone knew; None where it left no record
 
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """Everything that the page shows.
+    """Everything that the page shows."""
 
-    Attributes:
-        time: of the plant's clock, s; of a real one since it was first heard; None: nothing heard.
-        speed: plant's seconds per second of wall time; None: not known.
-        simulated: whether someone publishes /clock, or did in this run.
-        nodes: by name: controller, planner, identifier, plant, recorder.
-        prior: (10,), (10,) of theta_e.
-        bounds: the box that the controller works with; None until it is heard.
-        torque: (n,) commanded torque, N m (N where a joint slides); None: not heard, or not any more.
-        margins: of the last plan, without culprits.
-        missing: sentences: what is not heard, and where it was looked for.
-        warnings: sentences: what does not fit together.
-        dropped: what was not shown because it is too much or malformed, with counts.
-    """
-
-    time: float | None = None
-    speed: float | None = None
-    simulated: bool = False
+    time: float | None = None  #: of the plant's clock, s; of a real one since it was first heard; None: nothing heard
+    speed: float | None = None  #: plant's seconds per second of wall time; None: not known
+    simulated: bool = False  #: whether someone publishes /clock, or did in this run
+    #: by name: controller, planner, identifier, plant, recorder
     nodes: dict[str, NodeView] = field(default_factory=dict)
-    prior: tuple[FloatArray, FloatArray] | None = None
-    bounds: BoundsView | None = None
+    prior: tuple[FloatArray, FloatArray] | None = None  #: (10,), (10,) of theta_e
+    bounds: BoundsView | None = None  #: the box that the controller works with; None until it is heard
+    #: (n,) commanded torque, N m (N where a joint slides); None: not heard, or not any more
     torque: FloatArray | None = None
-    margins: tuple[Margin, ...] = ()
+    margins: tuple[Margin, ...] = ()  #: of the last plan, without culprits
     plan: str = ""
-    missing: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()  #: sentences: what is not heard, and where it was looked for
+    warnings: tuple[str, ...] = ()  #: sentences: what does not fit together
     verdict: RunOutcome | None = None
+    #: what was not shown because it is too much or malformed, with counts
     dropped: dict[str, int] = field(default_factory=dict)

@@ -63,18 +63,12 @@ _NEAR = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class CertificateChain:
-    """What was proved of a directory: all its certificates, of one epoch, and the log that they rest on.
+    """What was proved of a directory: all its certificates, of one epoch, and the log that they rest on."""
 
-    Attributes:
-        model: trusted.
-        certificates: in order, proved.
-        tare_samples: of the tare's log; None without one.
-    """
-
-    model: RobotModel
-    certificates: Sequence[BoundsCertificate]
+    model: RobotModel  #: trusted
+    certificates: Sequence[BoundsCertificate]  #: in order, proved
     log: Log
-    tare_samples: int | None
+    tare_samples: int | None  #: of the tare's log; None without one
 
 
 class _DifferentError(Exception):

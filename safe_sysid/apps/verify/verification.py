@@ -61,26 +61,19 @@ def worst(answers: Sequence[Answer]) -> Answer:
 
 @dataclass
 class Verification:
-    """Checks files with what is trusted; a robot and its gains are made once.
-
-    Attributes:
-        robot: name or file of the trusted description, or the robot; None: the packaged one that a file names.
-        scene: name or file of the trusted scene, or ``stated``; None: the packaged one that a file names.
-        lockstep: plans are for a plant that waits for every command.
-        settings: of the robot instead of its file's, by key.
-        logs: of runs, besides what lies beside the certificates.
-        tare_logs: likewise, of the empty hand.
-        bounds: what was proved of the hand's content in the last call of :meth:`check`, by box and directory.
-    """
+    """Checks files with what is trusted; a robot and its gains are made once."""
 
     console: Console
+    #: name or file of the trusted description, or the robot; None: the packaged one that a file names
     robot: str | RobotModel | None = None
+    #: name or file of the trusted scene, or ``stated``; None: the packaged one that a file names
     scene: str | None = None
-    lockstep: bool = False
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    logs: Sequence[str] = ()
-    tare_logs: Sequence[str] = ()
+    lockstep: bool = False  #: plans are for a plant that waits for every command
+    settings: Mapping[str, Any] = field(default_factory=dict)  #: of the robot instead of its file's, by key
+    logs: Sequence[str] = ()  #: of runs, besides what lies beside the certificates
+    tare_logs: Sequence[str] = ()  #: likewise, of the empty hand
     quiet: bool = False
+    #: what was proved of the hand's content in the last call of :meth:`check`, by box and directory
     bounds: dict[str, Proved] = field(default_factory=dict)
     _plans: PlanChecker | None = field(default=None, repr=False)
     _verdicts: dict[tuple[Any, ...], list[ChainVerdict]] = field(default_factory=dict, repr=False)

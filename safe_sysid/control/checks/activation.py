@@ -40,15 +40,10 @@ _SAG = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class Judgement:
-    """What was found out about a pose, which takes long, for a take-over that comes a little later.
+    """What was found out about a pose, which takes long, for a take-over that comes a little later."""
 
-    Attributes:
-        q: (n,) measured, that was judged, rad; None: there was no measurement.
-        reasons: why control may not begin there.
-    """
-
-    q: FloatArray | None
-    reasons: tuple[str, ...]
+    q: FloatArray | None  #: (n,) measured, that was judged, rad; None: there was no measurement
+    reasons: tuple[str, ...]  #: why control may not begin there
 
     def why_not(self, model: RobotModel, q: FloatArray) -> list[str]:
         """Why control may not begin at a pose: the judged one's reasons, or that this is another pose.

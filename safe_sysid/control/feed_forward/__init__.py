@@ -50,13 +50,9 @@ class FeedForward(Protocol):
 
 
 class AnswerSource(Protocol):
-    """Where a tick gets the feed-forward's answer from.
+    """Where a tick gets the feed-forward's answer from."""
 
-    Attributes:
-        torque: (n,) of the last answer, N m; overwritten by the next.
-    """
-
-    torque: FloatArray
+    torque: FloatArray  #: (n,) of the last answer, N m; overwritten by the next
     trust: float
 
     def ask(self, t: float, q: FloatArray, qd: FloatArray, reference: FloatArray) -> str:

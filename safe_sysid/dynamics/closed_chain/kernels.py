@@ -31,25 +31,15 @@ _FARTHEST = 0.1  # rad (or m): how far Newton's method may be from its predictio
 
 
 class Loops(NamedTuple):
-    """Closures of K loops, M rows in all, and which joints are passive.
+    """Closures of K loops, M rows in all, and which joints are passive."""
 
-    Attributes:
-        joint: (K, 2) joints whose frames carry the two ends; -1 the world.
-        rotation: (K, 2, 3, 3) of the ends in those frames.
-        point: (K, 2, 3) their origins there, m.
-        six: (K,) whether the closure holds the rotation, too.
-        rows: (n_u, M) combinations of rows that are independent, translations per length of their loop.
-        actuated: (n_a,) joints.
-        passive: (n_u,) joints.
-    """
-
-    joint: IndexArray
-    rotation: FloatArray
-    point: FloatArray
-    six: BoolArray
-    rows: FloatArray
-    actuated: IndexArray
-    passive: IndexArray
+    joint: IndexArray  #: (K, 2) joints whose frames carry the two ends; -1 the world
+    rotation: FloatArray  #: (K, 2, 3, 3) of the ends in those frames
+    point: FloatArray  #: (K, 2, 3) their origins there, m
+    six: BoolArray  #: (K,) whether the closure holds the rotation, too
+    rows: FloatArray  #: (n_u, M) combinations of rows that are independent, translations per length of their loop
+    actuated: IndexArray  #: (n_a,) joints
+    passive: IndexArray  #: (n_u,) joints
 
 
 @njit(cache=True)

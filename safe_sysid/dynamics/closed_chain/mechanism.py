@@ -40,29 +40,20 @@ class Mechanism:
 
     Use: ``motion = mechanism.motion(q_a, qd_a, qdd_a)``, then ``mechanism.regressor(motion)`` (N, n_a, 14 n) times
     all parameters (14 n,) is the torque of the motors (N, n_a).
-
-    Attributes:
-        joint_names: n names, parents before children.
-        position_lower: (n,) rad (m), minus infinity for continuous joints.
-        position_upper: (n,) likewise.
-        theta_nominal: (14 n,) in the order of :class:`~safe_sysid.core.layout.ParameterLayout`.
-        actuated: (n_a,) joints that motors drive, in the order of the columns of q_a.
-        closures: of the loops; none for an open chain.
-        start: (n,) near which the loops close; after construction they are closed there. It picks the branch.
-        smallest: singular value of J_u below which a position counts as singular.
-        velocity_upper: (n,) rad/s (m/s), infinity where nobody says.
     """
 
     name: str
-    joint_names: tuple[str, ...]
+    joint_names: tuple[str, ...]  #: n names, parents before children
     kinematics: Kinematics
-    position_lower: FloatArray
-    position_upper: FloatArray
-    theta_nominal: FloatArray
-    actuated: IndexArray
-    closures: tuple[LoopClosure, ...] = ()
+    position_lower: FloatArray  #: (n,) rad (m), minus infinity for continuous joints
+    position_upper: FloatArray  #: (n,) likewise
+    theta_nominal: FloatArray  #: (14 n,) in the order of :class:`~safe_sysid.core.layout.ParameterLayout`
+    actuated: IndexArray  #: (n_a,) joints that motors drive, in the order of the columns of q_a
+    closures: tuple[LoopClosure, ...] = ()  #: of the loops; none for an open chain
+    #: (n,) near which the loops close; after construction they are closed there. It picks the branch.
     start: FloatArray = field(default_factory=lambda: np.zeros(0))
-    smallest: float = 1e-3
+    smallest: float = 1e-3  #: singular value of J_u below which a position counts as singular
+    #: (n,) rad/s (m/s), infinity where nobody says
     velocity_upper: FloatArray = field(default_factory=lambda: np.zeros(0))
 
     def __post_init__(self) -> None:

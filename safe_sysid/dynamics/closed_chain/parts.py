@@ -29,20 +29,13 @@ class ClosureError(SafeSysIdError):
 
 @dataclass(frozen=True, eq=False)
 class LoopClosure:
-    """A frame on one link that stays at a frame on another.
-
-    Attributes:
-        kind: "3D", the two origins coincide; or "6D", the two frames do.
-        joints: the two joints whose frames carry the ends; -1 the world.
-        rotations: (2, 3, 3) of the ends in those frames.
-        points: (2, 3) their origins, m.
-    """
+    """A frame on one link that stays at a frame on another."""
 
     name: str
-    kind: str
-    joints: tuple[int, int]
-    rotations: FloatArray
-    points: FloatArray
+    kind: str  #: "3D", the two origins coincide; or "6D", the two frames do
+    joints: tuple[int, int]  #: the two joints whose frames carry the ends; -1 the world
+    rotations: FloatArray  #: (2, 3, 3) of the ends in those frames
+    points: FloatArray  #: (2, 3) their origins, m
 
     def __post_init__(self) -> None:
         if self.kind not in ("3D", "6D"):
@@ -59,23 +52,14 @@ class LoopClosure:
 
 @dataclass(frozen=True, eq=False)
 class MechanismMotion:
-    """N states of all joints, loops closed.
+    """N states of all joints, loops closed."""
 
-    Attributes:
-        q: (N, n) rad (m of sliding joints).
-        qd: (N, n) rad/s.
-        qdd: (N, n) rad/s^2.
-        transmission: (N, n, n_a), G: what the joints do per unit of the actuated ones.
-        passive_jacobian: (N, n_u, n_u), J_u, translations per length of their loop.
-        smallest_singular_value: (N,) of J_u; infinite without loops.
-    """
-
-    q: FloatArray
-    qd: FloatArray
-    qdd: FloatArray
-    transmission: FloatArray
-    passive_jacobian: FloatArray
-    smallest_singular_value: FloatArray
+    q: FloatArray  #: (N, n) rad (m of sliding joints)
+    qd: FloatArray  #: (N, n) rad/s
+    qdd: FloatArray  #: (N, n) rad/s^2
+    transmission: FloatArray  #: (N, n, n_a), G: what the joints do per unit of the actuated ones
+    passive_jacobian: FloatArray  #: (N, n_u, n_u), J_u, translations per length of their loop
+    smallest_singular_value: FloatArray  #: (N,) of J_u; infinite without loops
 
     def __len__(self) -> int:
         return len(self.q)

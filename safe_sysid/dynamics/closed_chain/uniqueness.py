@@ -19,21 +19,14 @@ _WIDE = np.pi  # rad: where passive joints are searched that have no limits
 
 @dataclass(frozen=True, eq=False)
 class Uniqueness:
-    """What sampling says; a sample is no proof.
+    """What sampling says; a sample is no proof."""
 
-    Attributes:
-        samples: positions of the actuated joints that were tried.
-        none: how many have no solution within the passive joints' limits that any search found.
-        several: how many have more than one.
-        off_branch: how many have one, but not that which the motion from ``start`` leads to.
-        example: (2, n) two solutions for one position of the actuated joints, rad; None if there are none.
-    """
-
-    samples: int
-    none: int
-    several: int
-    off_branch: int
+    samples: int  #: positions of the actuated joints that were tried
+    none: int  #: how many have no solution within the passive joints' limits that any search found
+    several: int  #: how many have more than one
+    off_branch: int  #: how many have one, but not that which the motion from ``start`` leads to
     smallest_singular_value: float
+    #: (2, n) two solutions for one position of the actuated joints, rad; None if there are none
     example: FloatArray | None
 
     @property

@@ -48,18 +48,13 @@ static void signs(const double *qd, double *sg)
 
 @dataclass(frozen=True)
 class Source:
-    """Code of an arm.
+    """Code of an arm."""
 
-    Attributes:
-        text: C99.
-        functions: names, each ``void arm_NAME(long count, const double *k, const double *q, const double *qd, const
-            double *x, double *out)`` over rows of states; x is qdd, or tau of forward dynamics.
-        prepared: numbers that ``void arm_prepare(const double *b, double *k)`` makes of base parameters.
-    """
-
-    text: str
+    text: str  #: C99
+    #: names, each ``void arm_NAME(long count, const double *k, const double *q, const double *qd, const double *x,
+    #: double *out)`` over rows of states; x is qdd, or tau of forward dynamics
     functions: tuple[str, ...]
-    prepared: int
+    prepared: int  #: numbers that ``void arm_prepare(const double *b, double *k)`` makes of base parameters
 
 
 def _number(x: float) -> str:

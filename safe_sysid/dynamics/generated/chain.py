@@ -24,27 +24,17 @@ _TINY = 1e-12
 
 @dataclass(frozen=True)
 class Chain:
-    """A serial arm in frames of its own.
+    """A serial arm in frames of its own."""
 
-    Attributes:
-        sliding: (n,) bool.
-        alpha: (n, 2) cosine and sine of the twist before each joint.
-        a: (n,) m, along x.
-        phi: (n,) rad, at q = 0.
-        r: (n,) m, along z.
-        gravity: (3,) m/s^2 in frame 0.
-        placement: (n, 4, 4) of each frame in the joint's frame of the :class:`~safe_sysid.robot.model.Kinematics`.
-        motors: with axes in the frames of this chain.
-    """
-
-    sliding: BoolArray
-    alpha: FloatArray
-    a: FloatArray
-    phi: FloatArray
-    r: FloatArray
-    gravity: FloatArray
+    sliding: BoolArray  #: (n,) bool
+    alpha: FloatArray  #: (n, 2) cosine and sine of the twist before each joint
+    a: FloatArray  #: (n,) m, along x
+    phi: FloatArray  #: (n,) rad, at q = 0
+    r: FloatArray  #: (n,) m, along z
+    gravity: FloatArray  #: (3,) m/s^2 in frame 0
+    #: (n, 4, 4) of each frame in the joint's frame of the :class:`~safe_sysid.robot.model.Kinematics`
     placement: FloatArray
-    motors: Motors = NO_MOTORS
+    motors: Motors = NO_MOTORS  #: with axes in the frames of this chain
 
     @property
     def n(self) -> int:

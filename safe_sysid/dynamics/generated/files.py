@@ -39,28 +39,21 @@ _MEANING = {
 
 @dataclass(frozen=True)
 class Generated:
-    """What is written.
-
-    Attributes:
-        chosen: function -> method.
-        seconds: (function, method) -> time of one evaluation on this machine; empty without a compiler.
-        expected: parameters b, states q, qd, qdd and torque (5, n), and what each function gives there.
-        nominal: (l,) base parameters that the code holds; None: it holds none.
-        transition: velocity below which the sign of friction is linear, rad/s.
-        tested: what the self-test said; None without a compiler.
-    """
+    """What is written."""
 
     name: str
     model: PseudoSymbolicModel
     found: Candidates
-    chosen: dict[str, str]
+    chosen: dict[str, str]  #: function -> method
+    #: (function, method) -> time of one evaluation on this machine; empty without a compiler
     seconds: dict[tuple[str, str], float]
+    #: parameters b, states q, qd, qdd and torque (5, n), and what each function gives there
     expected: dict[str, FloatArray]
-    nominal: FloatArray | None
+    nominal: FloatArray | None  #: (l,) base parameters that the code holds; None: it holds none
     about: list[str]
     derived_s: float
-    transition: float = 0.0
-    tested: str | None = None
+    transition: float = 0.0  #: velocity below which the sign of friction is linear, rad/s
+    tested: str | None = None  #: what the self-test said; None without a compiler
 
     @property
     def parameters(self) -> int:

@@ -29,15 +29,10 @@ class Count:
 
 @dataclass(eq=False)
 class Graph:
-    """Nodes ``(operation, ...)``: ``("v", text)`` an input, ``("k", number)``, or ``("+" | "-" | "*" | "/", a, b)``.
+    """Nodes ``(operation, ...)``: ``("v", text)`` an input, ``("k", number)``, or ``("+" | "-" | "*" | "/", a, b)``."""
 
-    Attributes:
-        nodes: in an order in which each comes after what it is made of.
-        fixed: whether a node depends on parameters and constants alone.
-    """
-
-    nodes: list[tuple] = field(default_factory=list)
-    fixed: list[bool] = field(default_factory=list)
+    nodes: list[tuple] = field(default_factory=list)  #: in an order in which each comes after what it is made of
+    fixed: list[bool] = field(default_factory=list)  #: whether a node depends on parameters and constants alone
     _known: dict[tuple, int] = field(default_factory=dict)
 
     def node(self, *key: Any) -> int:

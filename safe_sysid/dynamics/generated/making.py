@@ -31,20 +31,14 @@ MOST_JOINTS = 8
 
 @dataclass(frozen=True)
 class Arm:
-    """What code is generated for.
-
-    Attributes:
-        theta: (14 n,) parameters that the code holds as nominal ones; None: it holds none.
-        friction: Coulomb and viscous friction and offsets are parameters, after these.
-        transition: velocity below which the sign of friction is linear, rad/s; 0: it is the sign.
-    """
+    """What code is generated for."""
 
     name: str
     kin: Kinematics
-    theta: FloatArray | None = None
+    theta: FloatArray | None = None  #: (14 n,) parameters that the code holds as nominal ones; None: it holds none
     rotors: bool = False
-    friction: bool = False
-    transition: float = 0.0
+    friction: bool = False  #: Coulomb and viscous friction and offsets are parameters, after these
+    transition: float = 0.0  #: velocity below which the sign of friction is linear, rad/s; 0: it is the sign
 
 
 def predicted(kin: Kinematics) -> tuple[float, float]:

@@ -31,26 +31,16 @@ def accelerations(n: int) -> list[tuple[int, ...]]:
 
 @dataclass(frozen=True, eq=False)
 class PseudoSymbolicModel:
-    """Inverse dynamics of a chain in base parameters, without friction.
-
-    Attributes:
-        acceleration: (p,) number of each function's acceleration in :func:`accelerations`.
-        code: (p,) its function of the joints (:mod:`safe_sysid.dynamics.generated.polynomials`).
-        reduction: n matrices ``P_i`` (p, l), sparse: ``tau_i = y P_i theta_b``.
-        selected: (l,) the parameters that base parameters are named after, of those of ``free``.
-        base: B (l, k): ``theta_b = B x``.
-        free: (11 n, k): the parameters about ``chain`` (ten of each link, then rotors) are ``free x``.
-        masked: the x are parameters about the joints' frames, some left out as zero; else those about ``chain``.
-    """
+    """Inverse dynamics of a chain in base parameters, without friction."""
 
     chain: Chain
-    acceleration: IntArray
-    code: IntArray
-    reduction: tuple[csr_matrix, ...]
-    selected: IntArray
-    base: FloatArray
-    free: FloatArray
-    masked: bool
+    acceleration: IntArray  #: (p,) number of each function's acceleration in :func:`accelerations`
+    code: IntArray  #: (p,) its function of the joints (:mod:`safe_sysid.dynamics.generated.polynomials`)
+    reduction: tuple[csr_matrix, ...]  #: n matrices ``P_i`` (p, l), sparse: ``tau_i = y P_i theta_b``
+    selected: IntArray  #: (l,) the parameters that base parameters are named after, of those of ``free``
+    base: FloatArray  #: B (l, k): ``theta_b = B x``
+    free: FloatArray  #: (11 n, k): the parameters about ``chain`` (ten of each link, then rotors) are ``free x``
+    masked: bool  #: the x are parameters about the joints' frames, some left out as zero; else those about ``chain``
 
     @classmethod
     def from_keys(

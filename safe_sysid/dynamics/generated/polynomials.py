@@ -43,17 +43,11 @@ Matrices = dict[int, FloatArray]
 
 @dataclass(frozen=True)
 class FunctionRows:
-    """Functions of the joints with a row of numbers each.
+    """Functions of the joints with a row of numbers each."""
 
-    Attributes:
-        code: (m,) functions: ``sum of digit_j 5^j``.
-        row: (m, k).
-        size: (m, k) sums of the magnitudes of what was added up in ``row``.
-    """
-
-    code: IntArray
-    row: FloatArray
-    size: FloatArray
+    code: IntArray  #: (m,) functions: ``sum of digit_j 5^j``
+    row: FloatArray  #: (m, k)
+    size: FloatArray  #: (m, k) sums of the magnitudes of what was added up in ``row``
 
 
 def _product(

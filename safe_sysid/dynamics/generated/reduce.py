@@ -41,17 +41,11 @@ _MOST = 1e6  # rad/s, rad/s^2: the squares of larger ones drown every other term
 
 @dataclass(frozen=True)
 class Task:
-    """Where a model is used.
+    """Where a model is used."""
 
-    Attributes:
-        q: (n, 2) rad or m.
-        qd: (n,) largest magnitude, rad/s or m/s.
-        qdd: (n,) largest magnitude, rad/s^2 or m/s^2.
-    """
-
-    q: FloatArray
-    qd: FloatArray
-    qdd: FloatArray
+    q: FloatArray  #: (n, 2) rad or m
+    qd: FloatArray  #: (n,) largest magnitude, rad/s or m/s
+    qdd: FloatArray  #: (n,) largest magnitude, rad/s^2 or m/s^2
 
     def __post_init__(self) -> None:
         """Validate.
@@ -77,47 +71,30 @@ class Task:
 
 @dataclass(frozen=True)
 class Ranking:
-    """A model over a task.
+    """A model over a task."""
 
-    Attributes:
-        model: exact.
-        phi: (p, n) what each function is multiplied by, N m.
-        theta_b: (l,) of it.
-        share: (p,) mean of (66).
-        median: (p,) of (66).
-        largest: (p,) of (66).
-        order: (p,) functions, the important ones first; if the mass matrix is kept, those with an acceleration before.
-        forced: how many of these are always kept.
-    """
-
-    model: PseudoSymbolicModel
-    phi: FloatArray
-    theta_b: FloatArray
+    model: PseudoSymbolicModel  #: exact
+    phi: FloatArray  #: (p, n) what each function is multiplied by, N m
+    theta_b: FloatArray  #: (l,) of it
     task: Task
-    share: FloatArray
-    median: FloatArray
-    largest: FloatArray
+    share: FloatArray  #: (p,) mean of (66)
+    median: FloatArray  #: (p,) of (66)
+    largest: FloatArray  #: (p,) of (66)
+    #: (p,) functions, the important ones first; if the mass matrix is kept, those with an acceleration before
     order: IntArray
-    forced: int
+    forced: int  #: how many of these are always kept
 
 
 @dataclass(frozen=True)
 class Reduced:
-    """A smaller model.
+    """A smaller model."""
 
-    Attributes:
-        model: of one base parameter, 1: the parameters are in its coefficients.
-        kept: how many functions, and of how many.
-        digits: {0.95: .., 0.999: ..} correct digits (67) that this share of sampled states has at least.
-        proved: (n,) N m, no torque of the task is off by more.
-        sampled: (n,) N m, the largest difference at random states.
-    """
-
-    model: PseudoSymbolicModel
-    kept: tuple[int, int]
+    model: PseudoSymbolicModel  #: of one base parameter, 1: the parameters are in its coefficients
+    kept: tuple[int, int]  #: how many functions, and of how many
+    #: {0.95: .., 0.999: ..} correct digits (67) that this share of sampled states has at least
     digits: dict[float, float]
-    proved: FloatArray
-    sampled: FloatArray
+    proved: FloatArray  #: (n,) N m, no torque of the task is off by more
+    sampled: FloatArray  #: (n,) N m, the largest difference at random states
 
 
 def _chunk(model: PseudoSymbolicModel) -> int:

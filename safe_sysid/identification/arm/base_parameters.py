@@ -40,17 +40,11 @@ _PAPER = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class BaseParameters:
-    """Which columns of a regressor are independent, and how the others follow from them.
+    """Which columns of a regressor are independent, and how the others follow from them."""
 
-    Attributes:
-        independent: (nb,) indices of parameters, increasing.
-        dependent: (P - nb,) indices of the others, increasing.
-        combination: (nb, P - nb) Kd.
-    """
-
-    independent: IntArray
-    dependent: IntArray
-    combination: FloatArray
+    independent: IntArray  #: (nb,) indices of parameters, increasing
+    dependent: IntArray  #: (P - nb,) indices of the others, increasing
+    combination: FloatArray  #: (nb, P - nb) Kd
 
     @property
     def size(self) -> int:

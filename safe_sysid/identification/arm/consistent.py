@@ -31,32 +31,21 @@ _BASIS = np.stack([pseudo_inertia(unit) for unit in np.eye(PER_LINK)])
 
 @dataclass(frozen=True)
 class Boxes:
-    """What is known of links besides being real.
+    """What is known of links besides being real."""
 
-    Attributes:
-        masses: (n, 2) kg, smallest and largest; None: any.
-        centres: (n, 3, 2) m, of the centre of mass in the joint's frame; None: anywhere.
-    """
-
-    masses: FloatArray | None = None
-    centres: FloatArray | None = None
+    masses: FloatArray | None = None  #: (n, 2) kg, smallest and largest; None: any
+    centres: FloatArray | None = None  #: (n, 3, 2) m, of the centre of mass in the joint's frame; None: anywhere
 
 
 @dataclass(frozen=True, eq=False)
 class Inside:
-    """What is proved: parameters in a box, and combinations of them in intervals.
+    """What is proved: parameters in a box, and combinations of them in intervals."""
 
-    Attributes:
-        matrix: (nb, P) of the combinations.
-        lower, upper: (nb,) of them.
-        box_lower, box_upper: (P,) of the parameters.
-    """
-
-    matrix: FloatArray
-    lower: FloatArray
-    upper: FloatArray
-    box_lower: FloatArray
-    box_upper: FloatArray
+    matrix: FloatArray  #: (nb, P) of the combinations
+    lower: FloatArray  #: (nb,) of them
+    upper: FloatArray  #: (nb,) of them
+    box_lower: FloatArray  #: (P,) of the parameters
+    box_upper: FloatArray  #: (P,) of the parameters
 
     def constraints(self, x: Any, scale: FloatArray) -> list[Any]:
         """For a solver's ``x = theta / scale``: a little narrower, in units of each interval's half width.
@@ -86,17 +75,11 @@ class Inside:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """What is to be fitted: ``|factor (matrix theta - values)|^2 / 2``.
+    """What is to be fitted: ``|factor (matrix theta - values)|^2 / 2``."""
 
-    Attributes:
-        factor: (nb, nb) R.
-        matrix: (nb, P) B of base parameters over all parameters, zero where those are known.
-        values: (nb,) the best base parameters.
-    """
-
-    factor: FloatArray
-    matrix: FloatArray
-    values: FloatArray
+    factor: FloatArray  #: (nb, nb) R
+    matrix: FloatArray  #: (nb, P) B of base parameters over all parameters, zero where those are known
+    values: FloatArray  #: (nb,) the best base parameters
 
 
 def is_consistent_arm(theta: FloatArray, layout: ParameterLayout, never_negative: IntArray) -> bool:

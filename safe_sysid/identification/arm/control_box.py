@@ -33,15 +33,11 @@ _INERTIA = (4, 6, 9)  # of a link: Ixx, Iyy, Izz
 
 @dataclass(frozen=True, eq=False)
 class ControlBox:
-    """A box, and its proof.
+    """A box, and its proof."""
 
-    Attributes:
-        box: (P,) holds parameters that move as the arm does; the last link's ten are those of the empty hand.
-        intervals: of the combinations that it is made of.
-    """
-
+    #: (P,) holds parameters that move as the arm does; the last link's ten are those of the empty hand
     box: ParameterBox
-    intervals: ArmIntervals
+    intervals: ArmIntervals  #: of the combinations that it is made of
 
 
 def control_box(found: ArmIntervals, model: RobotModel, theta: FloatArray) -> ControlBox:

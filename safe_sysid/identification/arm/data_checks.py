@@ -23,17 +23,11 @@ _SLOPES = {57.29578: "velocities in deg/s", 1.0 / 57.29578: "positions in deg", 
 
 @dataclass(frozen=True)
 class DataFinding:
-    """Something that is wrong with a log.
+    """Something that is wrong with a log."""
 
-    Attributes:
-        joint: that it is about.
-        kind: "still", "swapped", "reversed", "unit", "torque_sign", "torque_scale" or "columns".
-        message: in words, with numbers.
-    """
-
-    joint: str
-    kind: str
-    message: str
+    joint: str  #: that it is about
+    kind: str  #: "still", "swapped", "reversed", "unit", "torque_sign", "torque_scale" or "columns"
+    message: str  #: in words, with numbers
 
 
 def check_log(log: Measurements, joint_names: Sequence[str]) -> list[DataFinding]:

@@ -38,50 +38,29 @@ _EXACT = 1e-8
 
 @dataclass(frozen=True)
 class Known:
-    """What is known before the log is looked at.
+    """What is known before the log is looked at."""
 
-    Attributes:
-        nominal: (P,) parameters of a drawing; None: of nothing.
-        fixed: (P,) parameters that are nominal exactly; None: none.
-        boxes: of masses and centres.
-        regularisation: how many samples' worth of information the drawing is.
-        never_negative: (K,) further indices, after those of the layout, that cannot be below zero.
-    """
-
-    nominal: FloatArray | None = None
-    fixed: BoolArray | None = None
-    boxes: Boxes | None = None
-    regularisation: float = 0.0
-    never_negative: tuple[int, ...] = ()
+    nominal: FloatArray | None = None  #: (P,) parameters of a drawing; None: of nothing
+    fixed: BoolArray | None = None  #: (P,) parameters that are nominal exactly; None: none
+    boxes: Boxes | None = None  #: of masses and centres
+    regularisation: float = 0.0  #: how many samples' worth of information the drawing is
+    never_negative: tuple[int, ...] = ()  #: (K,) further indices, after those of the layout, that cannot be below zero
 
 
 @dataclass(frozen=True, eq=False)
 class ArmEstimate:
-    """What a log says of an arm.
+    """What a log says of an arm."""
 
-    Attributes:
-        method: one of METHODS.
-        theta: (P,) all parameters.
-        base: which combinations torques depend on, known parameters left out.
-        values: (nb,) base parameters of theta.
-        standard_errors: (nb,) of them, before consistency was asked for; infinite where the log does not say.
-        covariance: (nb, nb) of the same, zero where they are infinite.
-        sigma: (c,) standard deviation of the residual of each row of a sample, N m, without outliers.
-        rms: (c,) root mean square of the residual with theta, outliers included, N m.
-        weights: (M,) of rows, 0 for an outlier, without the division by sigma.
-        consistent: whether every link is real and Fc, Fv, Ia are not negative.
-    """
-
-    method: str
-    theta: FloatArray
-    base: BaseParameters
-    values: FloatArray
-    standard_errors: FloatArray
-    covariance: FloatArray
-    sigma: FloatArray
-    rms: FloatArray
-    weights: FloatArray
-    consistent: bool
+    method: str  #: one of METHODS
+    theta: FloatArray  #: (P,) all parameters
+    base: BaseParameters  #: which combinations torques depend on, known parameters left out
+    values: FloatArray  #: (nb,) base parameters of theta
+    standard_errors: FloatArray  #: (nb,) of them, before consistency was asked for; infinite where the log does not say
+    covariance: FloatArray  #: (nb, nb) of the same, zero where they are infinite
+    sigma: FloatArray  #: (c,) standard deviation of the residual of each row of a sample, N m, without outliers
+    rms: FloatArray  #: (c,) root mean square of the residual with theta, outliers included, N m
+    weights: FloatArray  #: (M,) of rows, 0 for an outlier, without the division by sigma
+    consistent: bool  #: whether every link is real and Fc, Fv, Ia are not negative
 
 
 def estimate(

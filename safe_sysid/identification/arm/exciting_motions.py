@@ -25,23 +25,14 @@ RAMP = 1.5
 
 @dataclass(frozen=True, eq=False)
 class Waves:
-    """Sums of sines per joint with a motor: ``q_j = middle_j + sum_k size_jk sin(w_jk t + phase_jk)``.
+    """Sums of sines per joint with a motor: ``q_j = middle_j + sum_k size_jk sin(w_jk t + phase_jk)``."""
 
-    Attributes:
-        middle: (n_a,) rad.
-        size: (n_a, K) rad.
-        frequency: (n_a, K) rad/s.
-        phase: (n_a, K) rad.
-        seconds: after which it ends, if it begins and ends at rest in the middle.
-        ramp: s, in which it grows from there; 0: it never rests.
-    """
-
-    middle: FloatArray
-    size: FloatArray
-    frequency: FloatArray
-    phase: FloatArray
-    seconds: float = 0.0
-    ramp: float = 0.0
+    middle: FloatArray  #: (n_a,) rad
+    size: FloatArray  #: (n_a, K) rad
+    frequency: FloatArray  #: (n_a, K) rad/s
+    phase: FloatArray  #: (n_a, K) rad
+    seconds: float = 0.0  #: after which it ends, if it begins and ends at rest in the middle
+    ramp: float = 0.0  #: s, in which it grows from there; 0: it never rests
 
     def at(self, t: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Positions, velocities and accelerations (N, n_a) at N times. ``t``: (N,) s."""

@@ -41,23 +41,14 @@ class NeededErrorsError(SafeSysIdError):
 
 @dataclass(frozen=True, eq=False)
 class NeededErrors:
-    """What logs need.
+    """What logs need."""
 
-    Attributes:
-        relative: (n,) b that was taken as given.
-        absolute: (n,) a, N m, with which theta satisfies all equations of the logs.
-        validation: (n,) a that the validation logs' equations need with the same theta; zeros without any.
-        theta: (P,) parameters, offsets with the sensors' constant bias.
-        equations: of the logs, all of which theta satisfies.
-        worst: (n, 2) s, stamps of the equation that needs the largest a of its joint.
-    """
-
-    relative: FloatArray
-    absolute: FloatArray
-    validation: FloatArray
-    theta: FloatArray
-    equations: int
-    worst: FloatArray
+    relative: FloatArray  #: (n,) b that was taken as given
+    absolute: FloatArray  #: (n,) a, N m, with which theta satisfies all equations of the logs
+    validation: FloatArray  #: (n,) a that the validation logs' equations need with the same theta; zeros without any
+    theta: FloatArray  #: (P,) parameters, offsets with the sensors' constant bias
+    equations: int  #: of the logs, all of which theta satisfies
+    worst: FloatArray  #: (n, 2) s, stamps of the equation that needs the largest a of its joint
 
 
 def needed_errors(

@@ -28,20 +28,13 @@ _TOLD = 0.05
 
 @dataclass(frozen=True)
 class TorqueConstant:
-    """Of one joint.
-
-    Attributes:
-        factor: N m per unit of what the samples have as torque; 1 if that is torque.
-        standard_error: of it; infinite where the logs do not tell it.
-        load: root mean square of the mass's torque on this joint, N m.
-        told: whether it is known well enough to be used.
-    """
+    """Of one joint."""
 
     joint: str
-    factor: float
-    standard_error: float
-    load: float
-    told: bool
+    factor: float  #: N m per unit of what the samples have as torque; 1 if that is torque
+    standard_error: float  #: of it; infinite where the logs do not tell it
+    load: float  #: root mean square of the mass's torque on this joint, N m
+    told: bool  #: whether it is known well enough to be used
 
 
 def torque_constants(mechanism: Mechanism, free: ArmData, loaded: ArmData, mass: float) -> list[TorqueConstant]:

@@ -26,21 +26,13 @@ _MAD = 1.482602218505602  # standard deviation over median absolute deviation of
 
 @dataclass(frozen=True, eq=False)
 class LeastSquaresFit:
-    """A fit of K parameters to M equations.
+    """A fit of K parameters to M equations."""
 
-    Attributes:
-        estimate: (K,).
-        covariance: (K, K) of the estimate, under the method's assumptions.
-        degrees: of freedom left, M - K.
-        iterations: of reweighting; 1 without.
-        converged: whether the weights settled.
-    """
-
-    estimate: FloatArray
-    covariance: FloatArray
-    degrees: float
-    iterations: int = 1
-    converged: bool = True
+    estimate: FloatArray  #: (K,)
+    covariance: FloatArray  #: (K, K) of the estimate, under the method's assumptions
+    degrees: float  #: of freedom left, M - K
+    iterations: int = 1  #: of reweighting; 1 without
+    converged: bool = True  #: whether the weights settled
 
     def first(self, count: int) -> LeastSquaresFit:
         """The first parameters alone, as if nobody had asked for the others."""

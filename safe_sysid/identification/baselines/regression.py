@@ -28,23 +28,14 @@ _CHUNK = 4000  # samples whose regressors are held at once
 
 @dataclass(frozen=True, eq=False)
 class Regression:
-    """``payload theta_e + arm theta_r = target`` up to ``slack`` row by row.
+    """``payload theta_e + arm theta_r = target`` up to ``slack`` row by row."""
 
-    Attributes:
-        payload: (M, 10) columns Y of theta_e.
-        arm: (M, P - 10) columns R of all other parameters.
-        target: (M,) T, N m s.
-        slack: (M,) half width of T: of the torque noise alone for Euler sums, of every error for proved rows.
-        joint: (M,) index of the joint.
-        proved: whether slack covers every declared error, quadrature included.
-    """
-
-    payload: FloatArray
-    arm: FloatArray
-    target: FloatArray
-    slack: FloatArray
-    joint: IntArray
-    proved: bool
+    payload: FloatArray  #: (M, 10) columns Y of theta_e
+    arm: FloatArray  #: (M, P - 10) columns R of all other parameters
+    target: FloatArray  #: (M,) T, N m s
+    slack: FloatArray  #: (M,) half width of T: of the torque noise alone for Euler sums, of every error for proved rows
+    joint: IntArray  #: (M,) index of the joint
+    proved: bool  #: whether slack covers every declared error, quadrature included
 
     def __len__(self) -> int:
         return len(self.target)

@@ -18,33 +18,23 @@ __all__ = ["BaselineResult"]
 class BaselineResult:
     """Estimate and interval of theta_e by one method.
 
-    Attributes:
-        estimate: (10,) theta_e.
-        lower: (10,) of the interval; minus infinity where the method gives none.
-        upper: (10,) of the interval.
-        guaranteed: whether the interval is proved to hold the truth under the declared errors.
-        confidence: probability with which each component's interval is meant to hold it, if errors were as the method
-            assumes; None for methods that do not speak of probability.
-        message: why it is guaranteed, or why not.
-        consistent: whether the estimate is physically consistent.
-        boundary: whether the estimate lies on the boundary of the consistent set.
-        timings: seconds, by stage.
-
     Raises:
         ParameterError: lower above upper, NaN, or a guarantee without bounds.
     """
 
     method: str
-    estimate: FloatArray
-    lower: FloatArray
-    upper: FloatArray
-    guaranteed: bool
+    estimate: FloatArray  #: (10,) theta_e
+    lower: FloatArray  #: (10,) of the interval; minus infinity where the method gives none
+    upper: FloatArray  #: (10,) of the interval
+    guaranteed: bool  #: whether the interval is proved to hold the truth under the declared errors
+    #: probability with which each component's interval is meant to hold it, if errors were as the method assumes; None
+    #: for methods that do not speak of probability
     confidence: float | None
-    message: str
-    consistent: bool = False
+    message: str  #: why it is guaranteed, or why not
+    consistent: bool = False  #: whether the estimate is physically consistent
     iterations: int = 0
-    boundary: bool = False
-    timings: Mapping[str, float] = field(default_factory=dict)
+    boundary: bool = False  #: whether the estimate lies on the boundary of the consistent set
+    timings: Mapping[str, float] = field(default_factory=dict)  #: seconds, by stage
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "estimate", frozen_array(self.estimate, (10,), "BaselineResult.estimate"))

@@ -34,20 +34,14 @@ _ONE = np.array([0.0, 0.0, 0.0, 1.0])
 
 @dataclass(frozen=True, eq=False)
 class CutSet:
-    """Inequalities ``u^T J(theta_p) v >= mass * m_p + constant`` of the payload alone, last joint's frame.
+    """Inequalities ``u^T J(theta_p) v >= mass * m_p + constant`` of the payload alone, last joint's frame."""
 
-    Attributes:
-        u, v: (K, 4) affine functions of position, on the grid.
-        mass: (K,) m^2 or 1, on the grid.
-        constant: (K,) in the unit of the left-hand side.
-        kind: (K,) "semidefinite", "box" or "density".
-    """
-
+    #: u, v: (K, 4) affine functions of position, on the grid
     u: FloatArray
     v: FloatArray
-    mass: FloatArray
-    constant: FloatArray
-    kind: NDArray[np.str_]
+    mass: FloatArray  #: (K,) m^2 or 1, on the grid
+    constant: FloatArray  #: (K,) in the unit of the left-hand side
+    kind: NDArray[np.str_]  #: (K,) "semidefinite", "box" or "density"
 
     def __post_init__(self) -> None:
         """Validate and freeze.

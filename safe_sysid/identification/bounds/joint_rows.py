@@ -24,26 +24,18 @@ _NONE = np.zeros(0, np.int64)
 
 @dataclass(frozen=True, eq=False)
 class LinearBounds:
-    """Proved bounds of some unknowns, their proof, and what became of the programs.
+    """Proved bounds of some unknowns, their proof, and what became of the programs."""
 
-    Attributes:
-        lower, upper: (K,) proved.
-        solved: programs that the solver finished, of 2 K.
-        empty: the set is *proved* empty.
-        culprit: index of the row with the largest part in that proof, -1 without one.
-        rows: (M,) indices of the kept rows with a multiplier that is not zero somewhere.
-        row_multipliers, cut_multipliers: (2 K, M), (2 K, C): first K lower bounds, then K upper ones, signs as in
-            :mod:`safe_sysid.identification.bounds.proof`.
-    """
-
-    lower: FloatArray
-    upper: FloatArray
-    solved: int
-    empty: bool
-    culprit: int = -1
+    lower: FloatArray  #: (K,) proved
+    upper: FloatArray  #: (K,) proved
+    solved: int  #: programs that the solver finished, of 2 K
+    empty: bool  #: the set is *proved* empty
+    culprit: int = -1  #: index of the row with the largest part in that proof, -1 without one
     kinds: tuple[str, ...] = ()
-    rows: IntArray | None = None
+    rows: IntArray | None = None  #: (M,) indices of the kept rows with a multiplier that is not zero somewhere
     cuts: CutSet | None = None
+    #: row_multipliers, cut_multipliers: (2 K, M), (2 K, C): first K lower bounds, then K upper ones, signs as in
+    #: :mod:`safe_sysid.identification.bounds.proof`
     row_multipliers: FloatArray | None = None
     cut_multipliers: FloatArray | None = None
 

@@ -29,19 +29,15 @@ _UNITS = np.stack([pseudo_inertia(unit) for unit in np.eye(10)])
 
 @dataclass(frozen=True, eq=False)
 class PayloadBox:
-    """A box that holds the payload.
+    """A box that holds the payload."""
 
-    Attributes:
-        center, size: (3,) centre and full edge lengths in the tool frame, m.
-        rotation, translation: (3, 3), (3,) pose of the tool frame in the last joint's frame.
-        density: largest density of the payload anywhere, kg/m^3; infinite if nothing is known.
-    """
-
+    #: center, size: (3,) centre and full edge lengths in the tool frame, m
     center: FloatArray
     size: FloatArray
+    #: rotation, translation: (3, 3), (3,) pose of the tool frame in the last joint's frame
     rotation: FloatArray
     translation: FloatArray
-    density: float = np.inf
+    density: float = np.inf  #: largest density of the payload anywhere, kg/m^3; infinite if nothing is known
 
     def __post_init__(self) -> None:
         """Validate and freeze.

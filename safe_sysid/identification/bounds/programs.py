@@ -25,16 +25,11 @@ _BASIC = highspy.HighsBasisStatus.kBasic
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """What the solver said of one program.
-
-    Attributes:
-        z: (P,) vertex; empty unless optimal.
-        y: (M,) multipliers of the rows (for "infeasible" a ray, of either sign); empty if failed.
-    """
+    """What the solver said of one program."""
 
     outcome: str
-    z: FloatArray
-    y: FloatArray
+    z: FloatArray  #: (P,) vertex; empty unless optimal
+    y: FloatArray  #: (M,) multipliers of the rows (for "infeasible" a ray, of either sign); empty if failed
 
 
 class Programs:

@@ -39,30 +39,20 @@ MARGIN = 1e-7
 
 @dataclass(frozen=True, eq=False)
 class UpdateProof:
-    """Everything that an independent checker needs besides the logs.
+    """Everything that an independent checker needs besides the logs."""
 
-    Attributes:
-        rows: those with a non-zero multiplier in one of the 20 programs.
-        row_multipliers: (20, M) first ten for lower, last ten for upper bounds; signs as in the module's text.
-        cut_multipliers: (20, K) >= 0.
-        box: of all 14 n parameters, in force when solved: the last one published.
-        hand_lower, hand_upper: (10,) prior of theta_h.
-        opening: (10,) what opening the hand changes.
-        drift: (3 n,) by how much Fc, Fv, beta may have changed since the tare; zeros without one.
-        lower, upper: (10,) published.
-    """
-
-    rows: MomentumRows
+    rows: MomentumRows  #: those with a non-zero multiplier in one of the 20 programs
     cuts: CutSet
+    #: (20, M) first ten for lower, last ten for upper bounds; signs as in the module's text
     row_multipliers: FloatArray
-    cut_multipliers: FloatArray
-    box: ParameterBox
-    hand_lower: FloatArray
-    hand_upper: FloatArray
-    opening: FloatArray
-    drift: FloatArray
-    lower: FloatArray
-    upper: FloatArray
+    cut_multipliers: FloatArray  #: (20, K) >= 0
+    box: ParameterBox  #: of all 14 n parameters, in force when solved: the last one published
+    hand_lower: FloatArray  #: (10,) prior of theta_h
+    hand_upper: FloatArray  #: (10,) prior of theta_h
+    opening: FloatArray  #: (10,) what opening the hand changes
+    drift: FloatArray  #: (3 n,) by how much Fc, Fv, beta may have changed since the tare; zeros without one
+    lower: FloatArray  #: (10,) published
+    upper: FloatArray  #: (10,) published
 
     def __post_init__(self) -> None:
         """Validate and freeze.

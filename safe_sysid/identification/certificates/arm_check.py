@@ -33,14 +33,10 @@ _ROWS = ("target", "slack", "matrix", "ramp", "first", "last", "joint", "box_seq
 
 @dataclass(frozen=True, eq=False)
 class ArmVerdict:
-    """What became of a certificate.
+    """What became of a certificate."""
 
-    Attributes:
-        reason: why it is not proved; None if it is.
-        lower, upper: (K,) what was proved; NaN where it was not reached.
-    """
-
-    reason: str | None
+    reason: str | None  #: why it is not proved; None if it is
+    #: lower, upper: (K,) what was proved; NaN where it was not reached
     lower: FloatArray
     upper: FloatArray
     rows: int

@@ -48,17 +48,11 @@ _ARRAYS: Mapping[str, tuple[str, tuple[str | int, ...]]] = {
 
 @dataclass(frozen=True, eq=False)
 class ArmCertificate:
-    """What a certificate says; shapes, types and sizes are checked, nothing else.
+    """What a certificate says; shapes, types and sizes are checked, nothing else."""
 
-    Attributes:
-        path: of the ``.json``.
-        header: content of the ``.json``.
-        arrays: by the names of the ``.npz``.
-    """
-
-    path: Path
-    header: Mapping[str, Any]
-    arrays: Mapping[str, NDArray[Any]]
+    path: Path  #: of the ``.json``
+    header: Mapping[str, Any]  #: content of the ``.json``
+    arrays: Mapping[str, NDArray[Any]]  #: by the names of the ``.npz``
 
 
 def write_arm_certificate(

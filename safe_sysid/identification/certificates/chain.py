@@ -37,27 +37,20 @@ __all__ = ["ChainChecker", "ChainVerdict"]
 
 @dataclass(frozen=True, eq=False)
 class ChainVerdict:
-    """What became of one certificate.
+    """What became of one certificate."""
 
-    Attributes:
-        path, identity: of the certificate.
-        samples, rows, cuts: what it rests on.
-        reason: why it is not proved; None if it is.
-        proved_lower, proved_upper: (10,) what was proved; NaN where it was not reached.
-        spare: smallest distance of a published bound from the proved one, as a share of the prior's width.
-        log, tare_log: names of the logs that it rests on; empty where none was found, or none is used.
-    """
-
-    path: Path
-    identity: str
-    samples: int
-    rows: int
-    cuts: int
-    reason: str | None
+    path: Path  #: of the certificate
+    identity: str  #: of the certificate
+    samples: int  #: what it rests on
+    rows: int  #: what it rests on
+    cuts: int  #: what it rests on
+    reason: str | None  #: why it is not proved; None if it is
+    #: proved_lower, proved_upper: (10,) what was proved; NaN where it was not reached
     proved_lower: FloatArray
     proved_upper: FloatArray
-    spare: float
+    spare: float  #: smallest distance of a published bound from the proved one, as a share of the prior's width
     seconds: float
+    #: log, tare_log: names of the logs that it rests on; empty where none was found, or none is used
     log: str = ""
     tare_log: str = ""
 

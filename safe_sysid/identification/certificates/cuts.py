@@ -34,19 +34,12 @@ CUT_KINDS = ("semidefinite", "box", "density")
 
 @dataclass(frozen=True, eq=False)
 class PayloadDeclaration:
-    """What is declared of the payload of a run; all in the last joint's frame.
+    """What is declared of the payload of a run; all in the last joint's frame."""
 
-    Attributes:
-        corners: (8, 3) of a box that holds it, m; None if none is declared.
-        edges: (3, 3) intervals, columns are the box's edge directions.
-        size: (3,) edge lengths, m.
-        density: largest density, kg/m^3; infinite if none is declared.
-    """
-
-    corners: IntervalArray | None = None
-    edges: IntervalArray | None = None
-    size: FloatArray | None = None
-    density: float = np.inf
+    corners: IntervalArray | None = None  #: (8, 3) of a box that holds it, m; None if none is declared
+    edges: IntervalArray | None = None  #: (3, 3) intervals, columns are the box's edge directions
+    size: FloatArray | None = None  #: (3,) edge lengths, m
+    density: float = np.inf  #: largest density, kg/m^3; infinite if none is declared
 
     @classmethod
     def from_model(cls, model: RobotModel) -> PayloadDeclaration:

@@ -79,41 +79,29 @@ _ARRAYS: Mapping[str, tuple[str, tuple[str | int, ...]]] = {
 
 @dataclass(frozen=True, eq=False)
 class CertificateContext:
-    """What a certificate states besides the proof.
-
-    Attributes:
-        epoch, seq: of the box that is published.
-        log_sha256, samples: :class:`~safe_sysid.identification.digest.LogDigest` of the samples so far, their number.
-        method: in words, such as "linear programs and semidefinite cuts".
-        tare_sha256, tare_samples: of the tare log; None and 0 without one.
-    """
+    """What a certificate states besides the proof."""
 
     model: RobotModel
     errors: MeasurementErrors
-    epoch: int
-    seq: int
+    epoch: int  #: of the box that is published
+    seq: int  #: of the box that is published
+    #: log_sha256, samples: :class:`~safe_sysid.identification.digest.LogDigest` of the samples so far, their number
     log_sha256: str
     samples: int
-    method: str
+    method: str  #: in words, such as "linear programs and semidefinite cuts"
+    #: tare_sha256, tare_samples: of the tare log; None and 0 without one
     tare_sha256: str | None = None
     tare_samples: int = 0
 
 
 @dataclass(frozen=True, eq=False)
 class BoundsCertificate:
-    """What a certificate says; shapes, types and sizes are checked, nothing else.
+    """What a certificate says; shapes, types and sizes are checked, nothing else."""
 
-    Attributes:
-        path: of the ``.json``.
-        sha256: of the ``.json``'s bytes; it names that of the arrays.
-        header: content of the ``.json``.
-        arrays: by the names of the ``.npz``.
-    """
-
-    path: Path
-    sha256: str
-    header: Mapping[str, Any]
-    arrays: Mapping[str, NDArray[Any]]
+    path: Path  #: of the ``.json``
+    sha256: str  #: of the ``.json``'s bytes; it names that of the arrays
+    header: Mapping[str, Any]  #: content of the ``.json``
+    arrays: Mapping[str, NDArray[Any]]  #: by the names of the ``.npz``
 
     @property
     def identity(self) -> str:

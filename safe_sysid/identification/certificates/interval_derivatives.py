@@ -92,15 +92,12 @@ def derivatives_at(
 
 
 class Slopes(NamedTuple):
-    """Derivatives by positions at N states: enclosed (N, n, n, 2) at one theta, and how far others of a box may be off.
+    """Derivatives by positions at N states: enclosed (N, n, n, 2) at one theta; how far others of a box may be off."""
 
-    Attributes:
-        p_q, f_q: dp_i/dq_j and df_i/dq_j at the middle of the box.
-        p_left, f_left: (N, n, n) bounds of their differences to those at any theta of the box.
-    """
-
+    #: p_q, f_q: dp_i/dq_j and df_i/dq_j at the middle of the box
     p_q: FloatArray
     f_q: FloatArray
+    #: p_left, f_left: (N, n, n) bounds of their differences to those at any theta of the box
     p_left: FloatArray
     f_left: FloatArray
 

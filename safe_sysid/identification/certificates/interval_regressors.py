@@ -55,20 +55,13 @@ PLACEMENT_ERROR = 2.0**-49
 
 
 class IntervalMotors(NamedTuple):
-    """Rotors that turn in moving links, M of them; last axis of intervals: lower, upper.
+    """Rotors that turn in moving links, M of them; last axis of intervals: lower, upper."""
 
-    Attributes:
-        joint, carrier: (M,) indices.
-        gear: (M, 2).
-        axis: (M, 3, 2) in the carrier's frame.
-        own: whether a joint's row holds what its own rotor does.
-    """
-
-    joint: IntArray
-    carrier: IntArray
-    gear: FloatArray
-    axis: FloatArray
-    own: bool
+    joint: IntArray  #: (M,) indices
+    carrier: IntArray  #: (M,) indices
+    gear: FloatArray  #: (M, 2)
+    axis: FloatArray  #: (M, 3, 2) in the carrier's frame
+    own: bool  #: whether a joint's row holds what its own rotor does
 
 
 #: rotation (n, 3, 3, 2), translation (n, 3), axis (n, 3, 2), gravity (3,), sliding (n,), motors; last axis of

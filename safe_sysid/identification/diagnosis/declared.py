@@ -33,15 +33,10 @@ _LEAST_MASS = 1e-3  # kg, below which a centre says nothing
 
 @dataclass(frozen=True, eq=False)
 class PayloadExtent:
-    """What the equations say of the payload alone, whatever is declared of it.
+    """What the equations say of the payload alone, whatever is declared of it."""
 
-    Attributes:
-        mass: (2,) least and largest, kg.
-        centre: (3, 2) of the centre of mass in the tool frame, m; None where the mass may be zero.
-    """
-
-    mass: FloatArray
-    centre: FloatArray | None
+    mass: FloatArray  #: (2,) least and largest, kg
+    centre: FloatArray | None  #: (3, 2) of the centre of mass in the tool frame, m; None where the mass may be zero
 
     def text(self, box: PayloadBox | None) -> str:
         """For people. ``box``: declared, to compare with; None for none."""
@@ -62,13 +57,9 @@ class PayloadExtent:
 
 @dataclass(frozen=True, eq=False)
 class Contradiction:
-    """A declaration without which the equations agree.
+    """A declaration without which the equations agree."""
 
-    Attributes:
-        kind: "density", "box", "hand", "body" or "earlier" (bounds known before); "together" if no single one
-            explains it.
-    """
-
+    #: "density", "box", "hand", "body" or "earlier" (bounds known before); "together" if no single one explains it
     kind: str
     text: str
 

@@ -27,21 +27,13 @@ _IPM_AFTER = 3000  # simplex iterations of one run
 
 @dataclass(frozen=True, eq=False)
 class ElasticSolution:
-    """What minimises a cost.
+    """What minimises a cost."""
 
-    Attributes:
-        value: of the cost; infinite if nothing satisfies the rows.
-        z: (P,) scaled parameters.
-        elastic: (K,) values of s.
-        multipliers: (M,) of the rows, in units of their slack; positive where the upper side binds.
-        finished: False if rows were still broken when the rounds were used up, or the solver gave up.
-    """
-
-    value: float
-    z: FloatArray
-    elastic: FloatArray
-    multipliers: FloatArray
-    finished: bool = True
+    value: float  #: of the cost; infinite if nothing satisfies the rows
+    z: FloatArray  #: (P,) scaled parameters
+    elastic: FloatArray  #: (K,) values of s
+    multipliers: FloatArray  #: (M,) of the rows, in units of their slack; positive where the upper side binds
+    finished: bool = True  #: False if rows were still broken when the rounds were used up, or the solver gave up
 
     @property
     def feasible(self) -> bool:

@@ -29,19 +29,13 @@ _LARGE = 0.25  # share of the prior's width above which a combination counts as 
 
 @dataclass(frozen=True, eq=False)
 class WeakCombination:
-    """The combination of parameters of one unit that is known worst.
+    """The combination of parameters of one unit that is known worst."""
 
-    Attributes:
-        coefficients: (10,) of theta_e, the largest 1.
-        unit: of the combination. half_width, prior: to which it is known, and was before any motion.
-        advice: what motion would show it; empty if none was found.
-    """
-
-    coefficients: FloatArray
-    unit: str
+    coefficients: FloatArray  #: (10,) of theta_e, the largest 1
+    unit: str  #: of the combination. half_width, prior: to which it is known, and was before any motion.
     half_width: float
     prior: float
-    advice: str
+    advice: str  #: what motion would show it; empty if none was found
 
     @property
     def name(self) -> str:

@@ -29,29 +29,22 @@ _FLOORS = ("mass", *("first_moment",) * 3, *("inertia",) * 6)
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """A change with which the data are consistent.
+    """A change with which the data are consistent."""
 
-    Attributes:
-        kind: "noise", "torque_abs", "offset", "coulomb", "viscous", "rotor_inertia", "velocity", "acceleration",
-            "link", "payload_prior", "hand", "sign", "payload" or "held" (something in the hand at the tare).
-        joint: index it is about, None for no single one.
-        cost: mean share of slack that it adds to an equation. rank: cost times a weight of the kind.
-        errors: fields of :class:`MeasurementErrors` to replace, for trying it out.
-        prior: parameter, new lower and upper bound, likewise; None where no prior changes.
-        checked: True if trying it out made the data consistent, False if not, None if nobody tried.
-        factor: what is to be declared over what was, roughly.
-        size, resize: how much of it, and the same explanation with another size.
-    """
-
+    #: "noise", "torque_abs", "offset", "coulomb", "viscous", "rotor_inertia", "velocity", "acceleration", "link",
+    #: "payload_prior", "hand", "sign", "payload" or "held" (something in the hand at the tare)
     kind: str
-    joint: int | None
+    joint: int | None  #: index it is about, None for no single one
     text: str
-    cost: float
+    cost: float  #: mean share of slack that it adds to an equation. rank: cost times a weight of the kind.
     rank: float
+    #: fields of :class:`MeasurementErrors` to replace, for trying it out
     errors: Mapping[str, Any] = field(default_factory=dict)
+    #: parameter, new lower and upper bound, likewise; None where no prior changes
     prior: tuple[int, float, float] | None = None
-    checked: bool | None = None
-    factor: float = 1.0
+    checked: bool | None = None  #: True if trying it out made the data consistent, False if not, None if nobody tried
+    factor: float = 1.0  #: what is to be declared over what was, roughly
+    #: size, resize: how much of it, and the same explanation with another size
     size: float = 0.0
     resize: Callable[[float], Explanation] | None = field(default=None, repr=False)
 
@@ -65,22 +58,14 @@ class Explanation:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A change by s >= 0 that is not yet sized.
+    """A change by s >= 0 that is not yet sized."""
 
-    Attributes:
-        kind, joint: as of :class:`Explanation`.
-        widen: (M,) share of slack that s = 1 adds; None for nothing.
-        parameter: column that may leave its box by s radii; None for none.
-        cost: mean share of slack of s = 1.
-        explain: from s to an explanation.
-    """
-
-    kind: str
-    joint: int | None
-    widen: FloatArray | None
-    parameter: int | None
-    cost: float
-    explain: Callable[[float], Explanation]
+    kind: str  #: as of :class:`Explanation`
+    joint: int | None  #: as of :class:`Explanation`
+    widen: FloatArray | None  #: (M,) share of slack that s = 1 adds; None for nothing
+    parameter: int | None  #: column that may leave its box by s radii; None for none
+    cost: float  #: mean share of slack of s = 1
+    explain: Callable[[float], Explanation]  #: from s to an explanation
     always: bool = False
 
     @property

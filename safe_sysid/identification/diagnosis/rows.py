@@ -48,13 +48,9 @@ _LARGE = 10.0  # times what is declared: a change beyond it explains nothing
 
 @dataclass(frozen=True)
 class Suspect:
-    """An equation that takes part in the contradiction.
+    """An equation that takes part in the contradiction."""
 
-    Attributes:
-        joint: index. start, end: of its window, s. share: of the contradiction. tare: it is of the tare's log.
-    """
-
-    joint: int
+    joint: int  #: index. start, end: of its window, s. share: of the contradiction. tare: it is of the tare's log.
     start: float
     end: float
     share: float
@@ -63,34 +59,25 @@ class Suspect:
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """What is wrong with a set of equations.
-
-    Attributes:
-        empty: no parameters agree with the equations and with what is declared of hand and payload.
-        margin: share of every slack that can be given up before no parameters agree; negative if none do.
-        noise_scale: smallest factor on the declared torque noise of all joints with which some do; infinite if none.
-        joint_scales: (n,) the same factor on one joint alone.
-        joint_shares: (n,) parts of the joints in the contradiction. cause_shares: of the causes of error.
-        suspects: the equations with the largest parts.
-        explanations: single changes that make the data consistent, the cheapest first; none that is absurdly large.
-        contradictions: where equations agree with each other, the declarations that they contradict.
-        extent: where there are such, what the equations say of the payload, for people.
-        tare: of a tare, with nothing in the hand.
-    """
+    """What is wrong with a set of equations."""
 
     joint_names: tuple[str, ...]
-    empty: bool
-    margin: float
+    empty: bool  #: no parameters agree with the equations and with what is declared of hand and payload
+    margin: float  #: share of every slack that can be given up before no parameters agree; negative if none do
+    #: smallest factor on the declared torque noise of all joints with which some do; infinite if none
     noise_scale: float = 1.0
-    joint_scales: FloatArray | None = None
+    joint_scales: FloatArray | None = None  #: (n,) the same factor on one joint alone
+    #: (n,) parts of the joints in the contradiction. cause_shares: of the causes of error.
     joint_shares: FloatArray | None = None
     cause_shares: FloatArray | None = None
-    suspects: tuple[Suspect, ...] = ()
+    suspects: tuple[Suspect, ...] = ()  #: the equations with the largest parts
+    #: single changes that make the data consistent, the cheapest first; none that is absurdly large
     explanations: tuple[Explanation, ...] = ()
     remarks: tuple[str, ...] = ()
+    #: where equations agree with each other, the declarations that they contradict
     contradictions: tuple[Contradiction, ...] = ()
-    extent: str = ""
-    tare: bool = False
+    extent: str = ""  #: where there are such, what the equations say of the payload, for people
+    tare: bool = False  #: of a tare, with nothing in the hand
 
 
 def diagnose_rows(

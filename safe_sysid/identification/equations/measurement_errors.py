@@ -42,43 +42,33 @@ def _zero() -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class MeasurementErrors:
-    """What is declared about the measurements and the motion; per joint or one for all.
+    """What is declared about the measurements and the motion; per joint or one for all."""
 
-    Attributes:
-        n: number of joints.
-        torque_source: "command", "motor" (both before friction and rotor) or "link" (after them).
-        torque_abs, torque_rel: a (N m) and b < 1 of ``|tau_m - tau| <= a + b |tau|``.
-        position, velocity: error bounds, rad and rad/s; an encoder's resolution is an error of half a step if it
-            rounds, of a whole one if it cuts off.
-        acceleration: A, ``|qdd| <= A`` always, rad/s^2.
-        transition: below this velocity (rad/s) the Coulomb torque is anything in [-Fc, Fc].
-        stamp: error bound of a stamp, s; 0 where stamps are exact.
-        torque_bias: of a sensor error that is constant over the run, N m (an unknown, see :func:`sensor_prior`).
-        torque_drift: of one that changes slowly, so that it does not average out, N m.
-        torque_delay, torque_jitter: of the torque against the state, s; the first the same throughout a window.
-        gravity_angle, gravity_relative: cone of gravity, rad and a fraction.
-        torque_rate: bound of the torque's rate, N m/s; for sampled effort, and only for it.
-        jerk: bound of |qddd|, rad/s^3, or None; for sampled effort only.
-    """
-
-    n: int
-    torque_source: str
+    n: int  #: number of joints
+    torque_source: str  #: "command", "motor" (both before friction and rotor) or "link" (after them)
+    #: torque_abs, torque_rel: a (N m) and b < 1 of ``|tau_m - tau| <= a + b |tau|``
     torque_abs: FloatArray
     torque_rel: FloatArray
+    #: position, velocity: error bounds, rad and rad/s; an encoder's resolution is an error of half a step if it rounds,
+    #: of a whole one if it cuts off
     position: FloatArray
     velocity: FloatArray
-    acceleration: FloatArray
-    transition: float = 0.0
-    stamp: float = 1e-9
+    acceleration: FloatArray  #: A, ``|qdd| <= A`` always, rad/s^2
+    transition: float = 0.0  #: below this velocity (rad/s) the Coulomb torque is anything in [-Fc, Fc]
+    stamp: float = 1e-9  #: error bound of a stamp, s; 0 where stamps are exact
+    #: of a sensor error that is constant over the run, N m (an unknown, see :func:`sensor_prior`)
     torque_bias: FloatArray = field(default_factory=_zero)
+    #: of one that changes slowly, so that it does not average out, N m
     torque_drift: FloatArray = field(default_factory=_zero)
+    #: torque_delay, torque_jitter: of the torque against the state, s; the first the same throughout a window
     torque_delay: float = 0.0
     torque_jitter: float = 0.0
+    #: gravity_angle, gravity_relative: cone of gravity, rad and a fraction
     gravity_angle: float = 0.0
     gravity_relative: float = 0.0
     effort: str = "held"
-    torque_rate: FloatArray | None = None
-    jerk: FloatArray | None = None
+    torque_rate: FloatArray | None = None  #: bound of the torque's rate, N m/s; for sampled effort, and only for it
+    jerk: FloatArray | None = None  #: bound of |qddd|, rad/s^3, or None; for sampled effort only
 
     def __post_init__(self) -> None:
         """Broadcast and validate.

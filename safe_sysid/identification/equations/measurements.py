@@ -34,36 +34,23 @@ _USUAL = 31
 
 
 class Sample(NamedTuple):
-    """One sample of :class:`Measurements` in a loop at 1 kHz: neither checked nor copied.
+    """One sample of :class:`Measurements` in a loop at 1 kHz: neither checked nor copied."""
 
-    Attributes:
-        stamp: s.
-        q: (n,) rad, or m where a joint slides.
-        qd: (n,) rad/s or m/s.
-        effort: (n,) torque that was held until then, N m or N.
-    """
-
-    stamp: float
-    q: FloatArray
-    qd: FloatArray
-    effort: FloatArray
+    stamp: float  #: s
+    q: FloatArray  #: (n,) rad, or m where a joint slides
+    qd: FloatArray  #: (n,) rad/s or m/s
+    effort: FloatArray  #: (n,) torque that was held until then, N m or N
 
 
 @dataclass(frozen=True, eq=False)
 class Measurements:
-    """Joint states as received. Shapes are checked here; values are screened by :class:`SampleScreen`.
+    """Joint states as received. Shapes are checked here; values are screened by :class:`SampleScreen`."""
 
-    Attributes:
-        stamps: (N,) s, from an origin near the run (a double of seconds since 1970 resolves only 0.2 us).
-        q: (N, n) positions, rad; continuous joints may wrap.
-        qd: (N, n) velocities, rad/s.
-        effort: (N, n) torque, N m. Held: the value that was in force over ``(t_{k-1}, t_k]``; sampled: its value at
-            ``t_k`` (:attr:`~safe_sysid.identification.equations.measurement_errors.MeasurementErrors.effort`).
-    """
-
-    stamps: FloatArray
-    q: FloatArray
-    qd: FloatArray
+    stamps: FloatArray  #: (N,) s, from an origin near the run (a double of seconds since 1970 resolves only 0.2 us)
+    q: FloatArray  #: (N, n) positions, rad; continuous joints may wrap
+    qd: FloatArray  #: (N, n) velocities, rad/s
+    #: (N, n) torque, N m. Held: the value that was in force over ``(t_{k-1}, t_k]``; sampled: its value at ``t_k``
+    #: (:attr:`~safe_sysid.identification.equations.measurement_errors.MeasurementErrors.effort`).
     effort: FloatArray
 
     def __post_init__(self) -> None:
@@ -113,16 +100,11 @@ class Measurements:
 
 
 class Run(NamedTuple):
-    """Consecutive good samples.
-
-    Attributes:
-        continues: whether they go on where the run returned before ended.
-        first: index of the first sample in the log: every sample pushed counts, rejected ones too.
-    """
+    """Consecutive good samples."""
 
     samples: Measurements
-    continues: bool
-    first: int
+    continues: bool  #: whether they go on where the run returned before ended
+    first: int  #: index of the first sample in the log: every sample pushed counts, rejected ones too
 
 
 class SampleScreen:

@@ -56,23 +56,16 @@ _ROUND = 1.0 + 1e-11
 
 
 class Magnitudes(NamedTuple):
-    """What bounds all motions.
+    """What bounds all motions."""
 
-    Attributes:
-        s_a, s_b: steps s of the norms a and b, each (links, joints).
-        g: norm of gravity, m/s^2.
-        kappa: (M,) kg m^2.
-        shares: (M, n) W, below 0 for joints that slide.
-        own: whether a joint's row holds what its own rotor does.
-    """
-
+    #: s_a, s_b: steps s of the norms a and b, each (links, joints)
     s_a: FloatArray
     s_b: FloatArray
-    g: float
+    g: float  #: norm of gravity, m/s^2
     motors: Motors
-    kappa: FloatArray
-    shares: FloatArray
-    own: bool
+    kappa: FloatArray  #: (M,) kg m^2
+    shares: FloatArray  #: (M, n) W, below 0 for joints that slide
+    own: bool  #: whether a joint's row holds what its own rotor does
 
 
 def magnitudes(kin: Kinematics, box: ParameterBox, own: bool = True, unknowns: Unknowns | None = None) -> Magnitudes:

@@ -36,25 +36,15 @@ _MOST_MEMORY = 10.0  # of the variance, by which neighbouring windows may raise 
 
 @dataclass(frozen=True, eq=False)
 class BestFit:
-    """An estimate of theta_e.
+    """An estimate of theta_e."""
 
-    Attributes:
-        theta: (10,) inside the bounds.
-        standard_error: (10,) of it, statistical.
-        payload_mass_error: standard error of the payload's mass alone, kg.
-        consistent: whether the payload alone (theta_e where the hand is unknown) is a real body.
-        scale: (n,) standard deviation of a window's mean torque that is left, N m.
-        unknowns: (14 n,) all parameters of the fit without boxes and cone.
-        gains: (n,) of the torque sensors, as a share: measured torques are ``1 + gains`` times the fit's.
-    """
-
-    theta: FloatArray
-    standard_error: FloatArray
-    payload_mass_error: float
-    consistent: bool
-    scale: FloatArray
-    unknowns: FloatArray
-    gains: FloatArray
+    theta: FloatArray  #: (10,) inside the bounds
+    standard_error: FloatArray  #: (10,) of it, statistical
+    payload_mass_error: float  #: standard error of the payload's mass alone, kg
+    consistent: bool  #: whether the payload alone (theta_e where the hand is unknown) is a real body
+    scale: FloatArray  #: (n,) standard deviation of a window's mean torque that is left, N m
+    unknowns: FloatArray  #: (14 n,) all parameters of the fit without boxes and cone
+    gains: FloatArray  #: (n,) of the torque sensors, as a share: measured torques are ``1 + gains`` times the fit's
 
 
 def best_fit(
@@ -102,20 +92,13 @@ def best_fit(
 
 @dataclass(frozen=True, eq=False)
 class _Model:
-    """Mean torques of windows: ``(1 + gain_j g_j) a.(mid + scale z)``, with scaled unknowns ``x = [z (P,) | g (n,)]``.
+    """Mean torques of windows: ``(1 + gain_j g_j) a.(mid + scale z)``, scaled unknowns ``x = [z (P,) | g (n,)]``."""
 
-    Attributes:
-        columns: (M, P) a.
-        joint: (M,) whose sensor measured it.
-        gain: (n,) largest relative error of its torque.
-        mid, scale: (P,) of the parameters.
-    """
-
-    columns: FloatArray
-    joint: IntArray
-    gain: FloatArray
-    mid: FloatArray
-    scale: FloatArray
+    columns: FloatArray  #: (M, P) a
+    joint: IntArray  #: (M,) whose sensor measured it
+    gain: FloatArray  #: (n,) largest relative error of its torque
+    mid: FloatArray  #: (P,) of the parameters
+    scale: FloatArray  #: (P,) of the parameters
 
     def linear(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(M, P + n), (M,): ``matrix y + offset`` is the model near x."""

@@ -36,26 +36,16 @@ _NUDGE = 1e-9  # of its size that a restart is moved into the cone
 
 @dataclass(frozen=True, eq=False)
 class LogCholeskyAnswer:
-    """A minimiser, or where the search for one stopped.
+    """A minimiser, or where the search for one stopped."""
 
-    Attributes:
-        eta: (10,) log-Cholesky parameters.
-        theta: (10,) inertial parameters, strictly consistent up to rounding.
-        value: of the quadratic above its own minimum without constraints.
-        gradient: largest entry of the gradient in eta, in the unit of value.
-        converged: whether the last step promised less than the tolerance.
-        boundary: whether eta ran away: theta lies on the boundary, where no minimiser in eta exists.
-        optimal: whether theta is optimal over the whole cone, by its dual matrix; not proved, up to tolerance.
-    """
-
-    eta: FloatArray
-    theta: FloatArray
-    value: float
-    gradient: float
+    eta: FloatArray  #: (10,) log-Cholesky parameters
+    theta: FloatArray  #: (10,) inertial parameters, strictly consistent up to rounding
+    value: float  #: of the quadratic above its own minimum without constraints
+    gradient: float  #: largest entry of the gradient in eta, in the unit of value
     iterations: int
-    converged: bool
-    boundary: bool
-    optimal: bool
+    converged: bool  #: whether the last step promised less than the tolerance
+    boundary: bool  #: whether eta ran away: theta lies on the boundary, where no minimiser in eta exists
+    optimal: bool  #: whether theta is optimal over the whole cone, by its dual matrix; not proved, up to tolerance
 
     def __post_init__(self) -> None:
         for name in ("eta", "theta"):

@@ -30,18 +30,12 @@ _VECTOR = np.stack([SCALED_UNITS[:, i, j] * (1.0 if i == j else np.sqrt(2.0)) fo
 
 @dataclass(frozen=True, eq=False)
 class ConvexAnswer:
-    """What the solver returned.
+    """What the solver returned."""
 
-    Attributes:
-        x: (K,) point, not yet clipped to the bounds.
-        solved: whether the solver says so; nothing may rest on it.
-        margin: smallest eigenvalue that was asked for, kg.
-    """
-
-    x: FloatArray
-    solved: bool
+    x: FloatArray  #: (K,) point, not yet clipped to the bounds
+    solved: bool  #: whether the solver says so; nothing may rest on it
     iterations: int
-    margin: float
+    margin: float  #: smallest eigenvalue that was asked for, kg
 
 
 def body_margin(theta: FloatArray) -> float:

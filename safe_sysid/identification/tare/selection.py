@@ -38,20 +38,14 @@ _ALL = 10**9  # rows kept: a set must not ask itself which of them matter
 
 @dataclass(frozen=True, eq=False)
 class RowSelection:
-    """What the programs over the whole log say.
+    """What the programs over the whole log say."""
 
-    Attributes:
-        order: (K,) rows with a share in some program, the most important first.
-        lower, upper: (14 n,) bounds of the unknowns, the last link's ten those of the empty hand: for reports.
-        margin: share of every slack that the data leave free, negative if nothing agrees with all rows.
-        multipliers: (M,) what shows it, in units of slack.
-    """
-
-    order: IntArray
+    order: IntArray  #: (K,) rows with a share in some program, the most important first
+    #: lower, upper: (14 n,) bounds of the unknowns, the last link's ten those of the empty hand: for reports
     lower: FloatArray
     upper: FloatArray
-    margin: float
-    multipliers: FloatArray
+    margin: float  #: share of every slack that the data leave free, negative if nothing agrees with all rows
+    multipliers: FloatArray  #: (M,) what shows it, in units of slack
 
 
 def select_rows(

@@ -52,30 +52,22 @@ class TareError(SafeSysIdError):
 
 @dataclass(frozen=True, eq=False)
 class Tare:
-    """Selected equations of a motion with the empty hand.
+    """Selected equations of a motion with the empty hand."""
 
-    Attributes:
-        log_rows: as the log proves them, for the friction of then; (M, 14 n) matrix with theta_h's columns where
-            theta_e's are otherwise; ``log`` is 1.
-        drift: (3 n,) by how much Fc, Fv (relative parts multiplied out) and beta may have changed since.
-        arm: what the equations rest on, scope ``tare`` of :mod:`safe_sysid.robot.identity`.
-        errors: what was declared about the measurements, by name.
-        log_hash: of the whole log. samples: their number.
-        temperature: degrees Celsius, None if not known.
-        before, after: (14 n,) widths of the unknowns, theta_h's in theta_e's place, without and with the tare; by the
-            solver, for people.
-    """
-
+    #: as the log proves them, for the friction of then; (M, 14 n) matrix with theta_h's columns where theta_e's are
+    #: otherwise; ``log`` is 1
     log_rows: MomentumRows
-    drift: FloatArray
+    drift: FloatArray  #: (3 n,) by how much Fc, Fv (relative parts multiplied out) and beta may have changed since
     robot: str
-    arm: Mapping[str, Any]
-    errors: Mapping[str, Any]
-    log_hash: str
+    arm: Mapping[str, Any]  #: what the equations rest on, scope ``tare`` of :mod:`safe_sysid.robot.identity`
+    errors: Mapping[str, Any]  #: what was declared about the measurements, by name
+    log_hash: str  #: of the whole log. samples: their number.
     samples: int
     joint_names: tuple[str, ...]
     created: datetime
-    temperature: float | None
+    temperature: float | None  #: degrees Celsius, None if not known
+    #: before, after: (14 n,) widths of the unknowns, theta_h's in theta_e's place, without and with the tare; by the
+    #: solver, for people
     before: FloatArray
     after: FloatArray
     _enlarged: MomentumRows = field(init=False, repr=False)

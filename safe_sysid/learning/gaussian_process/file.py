@@ -58,35 +58,22 @@ class ModelFileError(SafeSysIdError):
 
 @dataclass(frozen=True)
 class HandOver:
-    """Where a process is to be believed, by the deviation of its torque that a subset of its samples leaves.
+    """Where a process is to be believed, by the deviation of its torque that a subset of its samples leaves."""
 
-    Attributes:
-        subset: (m,) samples.
-        all: (n,) deviation up to which it is trusted entirely, N m or N.
-        none: (n,) deviation from which it is not trusted at all.
-        bound: (n,) N m or N that no torque on held-out samples was off by where it was trusted at all.
-    """
-
-    subset: IntArray
-    all: FloatArray
-    none: FloatArray
-    bound: FloatArray
+    subset: IntArray  #: (m,) samples
+    all: FloatArray  #: (n,) deviation up to which it is trusted entirely, N m or N
+    none: FloatArray  #: (n,) deviation from which it is not trusted at all
+    bound: FloatArray  #: (n,) N m or N that no torque on held-out samples was off by where it was trusted at all
 
 
 @dataclass(frozen=True)
 class LearnedModel:
-    """A process, and what it is of.
-
-    Attributes:
-        joint_names: (n,) in the order of its columns.
-        provenance: where it is from, in words by key.
-        hand_over: where a controller believes it; None: nowhere.
-    """
+    """A process, and what it is of."""
 
     process: TorqueProcess
-    joint_names: tuple[str, ...]
-    provenance: Mapping[str, str]
-    hand_over: HandOver | None = None
+    joint_names: tuple[str, ...]  #: (n,) in the order of its columns
+    provenance: Mapping[str, str]  #: where it is from, in words by key
+    hand_over: HandOver | None = None  #: where a controller believes it; None: nowhere
 
     def check_joints(self, names: Sequence[str], slides: Sequence[bool]) -> None:
         """Refuse an arm with other joints.

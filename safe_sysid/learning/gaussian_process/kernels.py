@@ -161,13 +161,9 @@ def friction_features(x: Motions) -> FloatArray:
 
 @dataclass(frozen=True)
 class LinearPart:
-    """``Phi(x) diag(gamma) Phi(x')^T``: friction, eq. (34) of [LIP], or a rigid-body regressor, eq. (32).
+    """``Phi(x) diag(gamma) Phi(x')^T``: friction, eq. (34) of [LIP], or a rigid-body regressor, eq. (32)."""
 
-    Attributes:
-        features: (N n, count) of N samples.
-    """
-
-    features: Callable[[Motions], FloatArray]
+    features: Callable[[Motions], FloatArray]  #: (N n, count) of N samples
     count: int
 
     def start(self, x: Motions) -> FloatArray:

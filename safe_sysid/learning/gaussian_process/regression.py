@@ -24,15 +24,10 @@ _MOST = 12.0  # GiB of a covariance
 
 @dataclass(frozen=True)
 class Units:
-    """What one is inside of a process. Lagrange's equations hold in any units of torque and time, not in one by joint.
+    """Units inside of a process. Lagrange's equations hold in any unit of torque and time, but in one for all joints."""
 
-    Attributes:
-        torque: N m (of joints that turn; N of those that slide).
-        time: s.
-    """
-
-    torque: float = 1.0
-    time: float = 1.0
+    torque: float = 1.0  #: N m (of joints that turn; N of those that slide)
+    time: float = 1.0  #: s
 
     @classmethod
     def of(cls, x: Motions, torque: FloatArray) -> Units:
@@ -52,15 +47,10 @@ class Units:
 
 @dataclass(frozen=True)
 class Energies:
-    """Kinetic and potential energy at N samples, J. The potential's origin is not known from torques.
+    """Kinetic and potential energy at N samples, J. The potential's origin is not known from torques."""
 
-    Attributes:
-        mean: (2, N).
-        deviation: (2, N).
-    """
-
-    mean: FloatArray
-    deviation: FloatArray
+    mean: FloatArray  #: (2, N)
+    deviation: FloatArray  #: (2, N)
 
 
 def check_size(rows: int, columns: int) -> None:

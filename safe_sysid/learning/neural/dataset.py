@@ -51,21 +51,13 @@ _PERIOD = 0.05  # of a period: so far may a step between stamps be from it
 
 @dataclass(frozen=True, eq=False)
 class Motion:
-    """One trajectory as it was measured.
+    """One trajectory as it was measured."""
 
-    Attributes:
-        stamp: (N,) s, one period apart.
-        q: (N, n) rad or m.
-        qd: (N, n) rad/s or m/s.
-        qdd: (N, n) rad/s^2 or m/s^2.
-        tau: (N, n) N m or N.
-    """
-
-    stamp: FloatArray
-    q: FloatArray
-    qd: FloatArray
-    qdd: FloatArray
-    tau: FloatArray
+    stamp: FloatArray  #: (N,) s, one period apart
+    q: FloatArray  #: (N, n) rad or m
+    qd: FloatArray  #: (N, n) rad/s or m/s
+    qdd: FloatArray  #: (N, n) rad/s^2 or m/s^2
+    tau: FloatArray  #: (N, n) N m or N
 
     def __len__(self) -> int:
         return len(self.stamp)
@@ -73,36 +65,23 @@ class Motion:
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of the index.
+    """A line of the index."""
 
-    Attributes:
-        file: name in the data set's directory.
-        speed: one of :data:`SPEEDS`.
-        split: one of :data:`SPLITS`.
-    """
-
-    file: str
-    speed: str
-    split: str
+    file: str  #: name in the data set's directory
+    speed: str  #: one of :data:`SPEEDS`
+    split: str  #: one of :data:`SPLITS`
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """An index that was checked; motions are read when they are asked for.
-
-    Attributes:
-        joints: n names, in the order of columns.
-        rate_hz: samples per second.
-        effects: scale of what no rigid model has; None: a real arm.
-        trajectories: in the order of the index.
-    """
+    """An index that was checked; motions are read when they are asked for."""
 
     folder: Path
     robot: str
-    joints: tuple[str, ...]
-    rate_hz: float
-    effects: float | None
-    trajectories: tuple[Entry, ...]
+    joints: tuple[str, ...]  #: n names, in the order of columns
+    rate_hz: float  #: samples per second
+    effects: float | None  #: scale of what no rigid model has; None: a real arm
+    trajectories: tuple[Entry, ...]  #: in the order of the index
 
     def of(self, split: str) -> list[Entry]:
         """Trajectories of a split. ``split``: one of :data:`SPLITS`."""

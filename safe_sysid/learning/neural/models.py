@@ -21,19 +21,12 @@ SEEN = ("directions", "positions")
 
 @dataclass(frozen=True)
 class Kind:
-    """What a model consists of.
+    """What a model consists of."""
 
-    Attributes:
-        rigid: "bary" (DiffBary), "nea" (DiffNEA), "delan", or None.
-        friction: whether it has Coulomb friction.
-        network: "lstm", "mlp" or None.
-        words: for people.
-    """
-
-    rigid: str | None
-    friction: bool
-    network: str | None
-    words: str
+    rigid: str | None  #: "bary" (DiffBary), "nea" (DiffNEA), "delan", or None
+    friction: bool  #: whether it has Coulomb friction
+    network: str | None  #: "lstm", "mlp" or None
+    words: str  #: for people
 
 
 MODELS: Final[dict[str, Kind]] = {
@@ -52,18 +45,14 @@ MODELS: Final[dict[str, Kind]] = {
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """Fixed units of a network, from the training data.
+    """Fixed units of a network, from the training data."""
 
-    Attributes:
-        mean, deviation: (3 n,) of ``[q, qd, qdd]``; a network sees ``(x - mean) / deviation``.
-        low, high: (3 n,) smallest and largest.
-        torque_low, torque_high: (n,) smallest and largest torque; a network's one is their difference.
-    """
-
+    #: mean, deviation: (3 n,) of ``[q, qd, qdd]``; a network sees ``(x - mean) / deviation``
     mean: FloatArray
     deviation: FloatArray
-    low: FloatArray
-    high: FloatArray
+    low: FloatArray  #: (3 n,) smallest and largest
+    high: FloatArray  #: (3 n,) smallest and largest
+    #: torque_low, torque_high: (n,) smallest and largest torque; a network's one is their difference
     torque_low: FloatArray
     torque_high: FloatArray
 
@@ -75,33 +64,19 @@ class Scaling:
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """A model of an arm's torques that was learned.
+    """A model of an arm's torques that was learned."""
 
-    Attributes:
-        name: in :data:`MODELS`.
-        optimization: one of :data:`OPTIMIZATIONS`.
-        seed: of its training.
-        joint_names: (n,) of the arm, in the order of columns.
-        rate_hz: of the data; a network with memory steps at this rate.
-        theta: (14 n,) rigid parameters, friction and rotors included; None without a rigid part.
-        scaling: of the network.
-        weights: of the network by name, as torch calls them; empty without one.
-        provenance: where it is from, in words by key.
-        sees: one of :data:`SEEN`.
-        every: ticks of a step of the network, which sees their means, and whose torque is held until the next.
-    """
-
-    name: str
-    optimization: str
-    seed: int
-    joint_names: tuple[str, ...]
-    rate_hz: float
-    theta: FloatArray | None
-    scaling: Scaling
-    weights: Mapping[str, FloatArray]
-    provenance: Mapping[str, str] = field(default_factory=dict)
-    sees: str = "positions"
-    every: int = 1
+    name: str  #: in :data:`MODELS`
+    optimization: str  #: one of :data:`OPTIMIZATIONS`
+    seed: int  #: of its training
+    joint_names: tuple[str, ...]  #: (n,) of the arm, in the order of columns
+    rate_hz: float  #: of the data; a network with memory steps at this rate
+    theta: FloatArray | None  #: (14 n,) rigid parameters, friction and rotors included; None without a rigid part
+    scaling: Scaling  #: of the network
+    weights: Mapping[str, FloatArray]  #: of the network by name, as torch calls them; empty without one
+    provenance: Mapping[str, str] = field(default_factory=dict)  #: where it is from, in words by key
+    sees: str = "positions"  #: one of :data:`SEEN`
+    every: int = 1  #: ticks of a step of the network, which sees their means, and whose torque is held until the next
 
     @property
     def kind(self) -> Kind:

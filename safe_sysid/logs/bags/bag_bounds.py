@@ -21,19 +21,12 @@ _ROWS = ("lower", "nominal", "upper")
 
 @dataclass(frozen=True, eq=False)
 class PublishedBounds:
-    """One message.
+    """One message."""
 
-    Attributes:
-        identity: ``epoch:seq`` of the box.
-        batch: that it answers, None for none.
-        values: (3, P) lower, nominal, upper.
-        sure: of what must have been published; a node that never became active keeps known bounds to itself.
-    """
-
-    identity: str
-    batch: int | None
-    values: FloatArray
-    sure: bool = True
+    identity: str  #: ``epoch:seq`` of the box
+    batch: int | None  #: that it answers, None for none
+    values: FloatArray  #: (3, P) lower, nominal, upper
+    sure: bool = True  #: of what must have been published; a node that never became active keeps known bounds to itself
 
     @property
     def name(self) -> str:

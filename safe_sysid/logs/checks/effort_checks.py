@@ -38,17 +38,11 @@ _TELLING = 5.0  # least factor, up or down, of a unit that is looked for
 
 @dataclass(frozen=True, eq=False)
 class SampledWindows:
-    """Some windows of a log, put one after the other.
+    """Some windows of a log, put one after the other."""
 
-    Attributes:
-        data: their samples; between windows time jumps.
-        windows: first and last index of each.
-        ramp: of the test function, s.
-    """
-
-    data: Measurements
-    windows: list[tuple[int, int]]
-    ramp: float
+    data: Measurements  #: their samples; between windows time jumps
+    windows: list[tuple[int, int]]  #: first and last index of each
+    ramp: float  #: of the test function, s
 
     def rows(self, model: RobotModel, errors: MeasurementErrors, data: Measurements | None = None) -> MomentumRows:
         """Momentum equations over the prior box.

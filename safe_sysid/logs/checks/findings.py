@@ -10,23 +10,16 @@ __all__ = ["Finding"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that a check found.
+    """One thing that a check found."""
 
-    Attributes:
-        level: "error" (bounds from this log would mean nothing) or "warning".
-        code: short name of the check, for programs (docs/use/identify.md has the table).
-        time: first stamp at which it shows, s; None where it is about the whole log.
-        count: how many samples or windows show it.
-    """
-
-    level: Literal["error", "warning"]
-    code: str
+    level: Literal["error", "warning"]  #: "error" (bounds from this log would mean nothing) or "warning"
+    code: str  #: short name of the check, for programs (docs/use/identify.md has the table)
     column: str
     value: str
     expected: str
     suggestion: str = ""
-    time: float | None = None
-    count: int = 1
+    time: float | None = None  #: first stamp at which it shows, s; None where it is about the whole log
+    count: int = 1  #: how many samples or windows show it
 
     @property
     def text(self) -> str:

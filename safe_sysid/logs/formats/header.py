@@ -40,35 +40,25 @@ _SPLIT = re.compile(r"[^a-z0-9%]+")
 
 @dataclass(frozen=True)
 class TimeColumn:
-    """Where the stamps are.
-
-    Attributes:
-        unit: key of :data:`TIME_UNITS`.
-        nanoseconds: index of a second column that holds the nanoseconds within the second; None without one.
-        unit_given: whether name or user said the unit; if not, seconds are assumed and checked later.
-    """
+    """Where the stamps are."""
 
     index: int
-    unit: str
+    unit: str  #: key of :data:`TIME_UNITS`
+    #: index of a second column that holds the nanoseconds within the second; None without one
     nanoseconds: int | None = None
-    unit_given: bool = False
+    unit_given: bool = False  #: whether name or user said the unit; if not, seconds are assumed and checked later
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of a table.
-
-    Attributes:
-        joints: n indices for each of "q", "qd", "effort", in the order of the robot's joints; none of "qd" where there
-            are no velocities.
-        angles: "rad" or "deg" where the names say so, else None.
-        by_index: joints were told apart by number, not by name: their order is an assumption.
-    """
+    """Columns of a table."""
 
     time: TimeColumn
+    #: n indices for each of "q", "qd", "effort", in the order of the robot's joints; none of "qd" where there are no
+    #: velocities
     joints: Mapping[str, tuple[int, ...]]
-    angles: str | None
-    by_index: bool
+    angles: str | None  #: "rad" or "deg" where the names say so, else None
+    by_index: bool  #: joints were told apart by number, not by name: their order is an assumption
 
 
 def find_columns(

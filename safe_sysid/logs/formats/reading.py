@@ -25,31 +25,24 @@ _LARGEST = 1e6  # rad, rad/s, N m: no arm's; products of such numbers would over
 
 @dataclass(frozen=True)
 class Reading:
-    """How to read a log.
+    """How to read a log."""
 
-    Attributes:
-        topic: of a bag; None for the only one that fits.
-        columns: ``{"time": column, "joint_1.position": column, ...}``, for tables.
-        rename: ``{name in the log: name of the robot's joint}``, for bags and npz.
-        angles: "rad" or "deg", of positions and velocities; None: as the file says, else rad.
-        time_unit: "s", "ms", "us", "ns"; None: as the file says, else s. For tables and .npz.
-        scale: ``{"joint_1.effort": -0.001, ...}``: what the log's numbers are multiplied by, after ``angles``.
-        motors: ``{"wrist_1": {"wrist_1": 0.5, "wrist_2": -0.5}, ...}``: efforts of these columns, after ``scale``, are
-            those of coupled motors, each such a sum of joint torques; joint torques are what is kept.
-        start, end: stamps to cut to, s after the first sample; None: not cut.
-        may_lack_velocity: whether a log without velocities will do; they are nan then.
-    """
-
-    topic: str | None = None
+    topic: str | None = None  #: of a bag; None for the only one that fits
+    #: ``{"time": column, "joint_1.position": column, ...}``, for tables
     columns: Mapping[str, str] = field(default_factory=dict)
+    #: ``{name in the log: name of the robot's joint}``, for bags and npz
     rename: Mapping[str, str] = field(default_factory=dict)
-    angles: str | None = None
-    time_unit: str | None = None
+    angles: str | None = None  #: "rad" or "deg", of positions and velocities; None: as the file says, else rad
+    time_unit: str | None = None  #: "s", "ms", "us", "ns"; None: as the file says, else s. For tables and .npz.
+    #: ``{"joint_1.effort": -0.001, ...}``: what the log's numbers are multiplied by, after ``angles``
     scale: Mapping[str, float] = field(default_factory=dict)
+    #: ``{"wrist_1": {"wrist_1": 0.5, "wrist_2": -0.5}, ...}``: efforts of these columns, after ``scale``, are those of
+    #: coupled motors, each such a sum of joint torques; joint torques are what is kept
     motors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    #: start, end: stamps to cut to, s after the first sample; None: not cut
     start: float | None = None
     end: float | None = None
-    may_lack_velocity: bool = False
+    may_lack_velocity: bool = False  #: whether a log without velocities will do; they are nan then
 
 
 def read_mapping(path: str | Path) -> Reading:

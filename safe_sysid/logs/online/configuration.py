@@ -128,21 +128,14 @@ def _processor() -> str:
 
 @dataclass(frozen=True, eq=False)
 class Configuration:
-    """A configuration that was read.
+    """A configuration that was read."""
 
-    Attributes:
-        node: full name of the node; kind: ``identifier``, ...
-        robot: name, given, file, urdf_sha256, proofs_sha256.
-        lockstep: whether simulated time waited for everyone.
-        files: path and sha256 of what was read at the start, by parameter.
-    """
-
-    node: str
+    node: str  #: full name of the node; kind: ``identifier``, ..
     kind: str
     version: str
-    robot: Mapping[str, str]
-    lockstep: bool
-    files: Mapping[str, Mapping[str, str]]
+    robot: Mapping[str, str]  #: name, given, file, urdf_sha256, proofs_sha256
+    lockstep: bool  #: whether simulated time waited for everyone
+    files: Mapping[str, Mapping[str, str]]  #: path and sha256 of what was read at the start, by parameter
     parameters: Mapping[str, Any]
     settings: Mapping[str, Any]
     machine: Mapping[str, str]

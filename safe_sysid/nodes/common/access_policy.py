@@ -32,17 +32,12 @@ _MANAGED = ("controller", "planner", "identifier")
 
 @dataclass(frozen=True)
 class Access:
-    """Names that start with ``/`` are everybody's, all others are of the namespace; a node's own are ``node/name``.
+    """Names that start with ``/`` are everybody's, all others are of the namespace; a node's own are ``node/name``."""
 
-    Attributes:
-        publish, subscribe: topics.
-        serve, request: services.
-    """
-
-    publish: tuple[str, ...] = ()
-    subscribe: tuple[str, ...] = ()
-    serve: tuple[str, ...] = ()
-    request: tuple[str, ...] = ()
+    publish: tuple[str, ...] = ()  #: topics
+    subscribe: tuple[str, ...] = ()  #: topics
+    serve: tuple[str, ...] = ()  #: services
+    request: tuple[str, ...] = ()  #: services
 
 
 def _of(node: str, names: Sequence[str]) -> tuple[str, ...]:

@@ -73,14 +73,13 @@ class BaseNode(Node):
 
     Attributes:
         parameters: that the schema declares for this kind of node.
-        options, values: what they said when the node was started, or configured.
-        has_loop: whether the node drives something at 1 kHz when it runs in real time.
         simulated: whether stamps are of simulated time (``use_sim_time``).
         rivals: who else publishes what only one may.
     """
 
-    has_loop = False
+    has_loop = False  #: whether the node drives something at 1 kHz when it runs in real time
 
+    #: options, values: what they said when the node was started, or configured
     options: CommonOptions
     values: Mapping[str, Any]
     model: RobotModel

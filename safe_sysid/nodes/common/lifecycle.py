@@ -54,17 +54,14 @@ class ManagedNode(LifecycleNodeMixin, BaseNode):
     """Subclasses build in :meth:`configure` what :meth:`cleanup` takes away; topics of theirs vanish by themselves.
 
     Attributes:
-        has_scene: whether proofs of the node rest on a scene.
-        digest: of what proofs rest on (:mod:`safe_sysid.nodes.common.digest`).
-        scene: that the node was configured with, where it has one.
         interruptible: context of what may take minutes.
         work_begins, work_ends: called when the node has been configured, and before it is cleaned up
             (:mod:`safe_sysid.nodes.common.process` prepares the process for real time there).
     """
 
-    has_scene = False
-    digest: str
-    scene: Scene
+    has_scene = False  #: whether proofs of the node rest on a scene
+    digest: str  #: of what proofs rest on (:mod:`safe_sysid.nodes.common.digest`)
+    scene: Scene  #: that the node was configured with, where it has one
 
     def __init__(self, name: str) -> None:
         self._lifecycle = UNCONFIGURED

@@ -277,28 +277,17 @@ def _plain(given: RosParameter) -> Any:
 
 @dataclass(frozen=True)
 class CommonOptions:
-    """Parameters that all nodes have.
+    """Parameters that all nodes have."""
 
-    Attributes:
-        robot: name of a packaged robot or path of a YAML file.
-        scene: the same for a scene; "" for an open one.
-        overrides: settings that replace the robot file's.
-        lockstep: plant and controller wait for each other; otherwise real time.
-        patience: in lock-step, wall seconds after which a node that is waited for is taken for dead.
-        run_dir: where logs are written; None for nowhere.
-        log_s: time that logs hold at most, s.
-        realtime: what the node asks the system's scheduler for.
-    """
-
-    robot: str
-    scene: str
-    overrides: Mapping[str, Any]
-    lockstep: bool
-    patience: float
-    run_dir: Path | None
+    robot: str  #: name of a packaged robot or path of a YAML file
+    scene: str  #: the same for a scene; "" for an open one
+    overrides: Mapping[str, Any]  #: settings that replace the robot file's
+    lockstep: bool  #: plant and controller wait for each other; otherwise real time
+    patience: float  #: in lock-step, wall seconds after which a node that is waited for is taken for dead
+    run_dir: Path | None  #: where logs are written; None for nowhere
     seed: int
-    log_s: float
-    realtime: RealtimeOptions
+    log_s: float  #: time that logs hold at most, s
+    realtime: RealtimeOptions  #: what the node asks the system's scheduler for
 
     @classmethod
     def of(cls, parameters: NodeParameters) -> CommonOptions:

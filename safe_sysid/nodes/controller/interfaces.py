@@ -37,16 +37,12 @@ __all__ = ["Interface", "command_topic", "make_interface"]
 
 @dataclass(frozen=True, eq=False)
 class Interface:
-    """See the module.
-
-    Attributes:
-        writer: ``fill(stamp_ns, command)`` makes the message.
-    """
+    """See the module."""
 
     core: Controller | TrajectoryController
     checks: ActivationChecks
     log: TickLog
-    writer: Any
+    writer: Any  #: ``fill(stamp_ns, command)`` makes the message
 
 
 def command_topic(model: RobotModel) -> tuple[str, type]:

@@ -39,14 +39,13 @@ class SessionOutput(Protocol):
 
     Attributes:
         active: whether the node may command.
-        simulated: whether stamps are of simulated time.
     """
 
     @property
     def active(self) -> bool:
         """Whether the node may command."""
 
-    simulated: bool
+    simulated: bool  #: whether stamps are of simulated time
 
     def monotonic(self) -> float:
         """Seconds on a clock that nobody sets."""

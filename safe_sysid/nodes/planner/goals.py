@@ -25,15 +25,11 @@ _FAR = 100.0
 
 @dataclass(frozen=True, eq=False)
 class Goal:
-    """Where to go.
-
-    Attributes:
-        waypoints: (K, n) rad, to be visited in order; None for a pose.
-        pose: position (3,) in m and rotation (3, 3) of the tool frame in the world; None for waypoints.
-    """
+    """Where to go."""
 
     text: str
-    waypoints: FloatArray | None = None
+    waypoints: FloatArray | None = None  #: (K, n) rad, to be visited in order; None for a pose
+    #: position (3,) in m and rotation (3, 3) of the tool frame in the world; None for waypoints
     pose: tuple[FloatArray, FloatArray] | None = None
 
 

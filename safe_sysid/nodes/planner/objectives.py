@@ -24,36 +24,22 @@ __all__ = ["ExcitationObjective", "PlanObjective", "Situation", "TaskObjective"]
 
 @dataclass(frozen=True, eq=False)
 class Situation:
-    """From where to plan.
+    """From where to plan."""
 
-    Attributes:
-        state: (3, n) at the start.
-        start_time: s on the node's clock.
-        box: in force.
-        sequence: number of the plan.
-        previous: under way, if any.
-        deadline: of the solver, monotonic s; None in lock-step.
-    """
-
-    state: FloatArray
-    start_time: float
-    box: ParameterBox
-    sequence: int
-    previous: Plan | None
-    deadline: float | None
+    state: FloatArray  #: (3, n) at the start
+    start_time: float  #: s on the node's clock
+    box: ParameterBox  #: in force
+    sequence: int  #: number of the plan
+    previous: Plan | None  #: under way, if any
+    deadline: float | None  #: of the solver, monotonic s; None in lock-step
 
 
 class PlanObjective(Protocol):
-    """One run of plans, each connecting to the last.
-
-    Attributes:
-        attempts: so many more failures to plan may there be.
-        patient: whether a search may take long while the arm rests.
-    """
+    """One run of plans, each connecting to the last."""
 
     purpose: str
-    attempts: int
-    patient: bool
+    attempts: int  #: so many more failures to plan may there be
+    patient: bool  #: whether a search may take long while the arm rests
 
     def over(self, boxes: Iterable[ParameterBox], active: ParameterBox) -> str:
         """Why no further plan is wanted; "" if one is. ``boxes``: all that were in force so far."""

@@ -33,25 +33,17 @@ Answer = Callable[[bool, str], None]
 
 @dataclass(frozen=True)
 class SchedulerSettings:
-    """Times and choices.
-
-    Attributes:
-        t_p_ns: from a plan's start to its hand-over.
-        first_ns: lock-step: first hand-over.
-        margin: real time: a plan is published so long before its hand-over, s.
-        patience: wall time after which lock-step does without an answer, s.
-        then_goal: (n,) rad, where to go after the exciting trajectories; None: nowhere.
-        update_ns, digest_ns: what a task after them waits for: whole batches of data, and their use.
-    """
+    """Times and choices."""
 
     lockstep: bool
     plans: int
-    t_p_ns: int
-    first_ns: int
-    margin: float
-    patience: float
+    t_p_ns: int  #: from a plan's start to its hand-over
+    first_ns: int  #: lock-step: first hand-over
+    margin: float  #: real time: a plan is published so long before its hand-over, s
+    patience: float  #: wall time after which lock-step does without an answer, s
     seed: int
-    then_goal: FloatArray | None
+    then_goal: FloatArray | None  #: (n,) rad, where to go after the exciting trajectories; None: nowhere
+    #: update_ns, digest_ns: what a task after them waits for: whole batches of data, and their use
     update_ns: int
     digest_ns: int
 
@@ -112,25 +104,16 @@ class Offer(NamedTuple):
 
 @dataclass
 class OpenRequest:
-    """What the solver works on now.
-
-    Attributes:
-        situation: from where.
-        start_ns: the hand-over; None (real time, at rest): as soon as the plan is there.
-        due: when the best plan so far is published, monotonic s; None in lock-step.
-        lives: so often it may be repeated if the solver crashes.
-        tries: so often if the solver finds nothing.
-        longer: how many longer searches there were already.
-    """
+    """What the solver works on now."""
 
     objective: PlanObjective
-    situation: Situation
-    start_ns: int | None
-    due: float | None
+    situation: Situation  #: from where
+    start_ns: int | None  #: the hand-over; None (real time, at rest): as soon as the plan is there
+    due: float | None  #: when the best plan so far is published, monotonic s; None in lock-step
     best: Step | None = None
-    lives: int = 1
-    tries: int = 10
-    longer: int = 0
+    lives: int = 1  #: so often it may be repeated if the solver crashes
+    tries: int = 10  #: so often if the solver finds nothing
+    longer: int = 0  #: how many longer searches there were already
 
 
 def begin_at(result: PlannerResult, start_time: float) -> PlannerResult:

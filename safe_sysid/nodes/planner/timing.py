@@ -49,21 +49,13 @@ class Clock(Protocol):
 
 
 class PlanTiming(Protocol):
-    """What a mode decides for the scheduler.
+    """What a mode decides for the scheduler."""
 
-    Attributes:
-        attempts: failures to plan that end exciting trajectories.
-        free_losses: so many plans that the controller did not follow cost no attempt.
-        needs_ready: whether a request waits until the solver process is ready.
-        answers_always: whether the controller is told that there is no plan.
-        more_batches: batches of data to wait for after the last motion, beyond those that end by then.
-    """
-
-    attempts: int
-    free_losses: int
-    needs_ready: bool
-    answers_always: bool
-    more_batches: int
+    attempts: int  #: failures to plan that end exciting trajectories
+    free_losses: int  #: so many plans that the controller did not follow cost no attempt
+    needs_ready: bool  #: whether a request waits until the solver process is ready
+    answers_always: bool  #: whether the controller is told that there is no plan
+    more_batches: int  #: batches of data to wait for after the last motion, beyond those that end by then
 
     def may_replace(self, waiting: JointSample, newer: JointSample) -> bool:
         """Whether a newer reference may take the place of one that waits for its box."""

@@ -35,27 +35,17 @@ _PAUSE = 100.0
 
 @dataclass(frozen=True, eq=False)
 class PlanCertificate:
-    """The outcome of :func:`verify_plan`.
+    """The outcome of :func:`verify_plan`."""
 
-    Attributes:
-        ok: whether every margin is at least zero.
-        status: ``certified``, or the cause in words.
-        families: the smallest margin of each family.
-        margins: per family, (M, ..) margins of all cells and constraints; read-only.
-        labels: per family, ``a`` and ``b`` of the constraints' margins.
-        grid: (M + 1,) cell borders, s.
-        box_identity: the box that it holds for, nested boxes included.
-        witness: (M, P, 3) directions that separate the pairs of bodies, clearance's and self-clearance's in the order
-            of :func:`safe_sysid.reachability.clearance.clearance_pairs`; any direction proves what it proves.
-    """
-
-    ok: bool
-    status: str
-    families: Mapping[str, Margin]
-    margins: Mapping[str, FloatArray]
-    labels: Mapping[str, Labels]
-    grid: FloatArray
-    box_identity: str
+    ok: bool  #: whether every margin is at least zero
+    status: str  #: ``certified``, or the cause in words
+    families: Mapping[str, Margin]  #: the smallest margin of each family
+    margins: Mapping[str, FloatArray]  #: per family, (M, ..) margins of all cells and constraints; read-only
+    labels: Mapping[str, Labels]  #: per family, ``a`` and ``b`` of the constraints' margins
+    grid: FloatArray  #: (M + 1,) cell borders, s
+    box_identity: str  #: the box that it holds for, nested boxes included
+    #: (M, P, 3) directions that separate the pairs of bodies, clearance's and self-clearance's in the order of
+    #: :func:`safe_sysid.reachability.clearance.clearance_pairs`; any direction proves what it proves
     witness: FloatArray
 
     def summary(self) -> str:

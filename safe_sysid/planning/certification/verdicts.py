@@ -17,18 +17,13 @@ __all__ = ["PlanVerdict", "verdict_of"]
 
 @dataclass(frozen=True, eq=False)
 class PlanVerdict:
-    """What a certifier says about one k.
+    """What a certifier says about one k."""
 
-    Attributes:
-        certified: whether the trajectory may be driven. Nothing else decides.
-        margins: worst margin per family (see :mod:`safe_sysid.planning.optimiser.constraints`), as far as known.
-        reasons: why not, for people.
-    """
-
-    certified: bool
+    certified: bool  #: whether the trajectory may be driven. Nothing else decides.
+    #: worst margin per family (see :mod:`safe_sysid.planning.optimiser.constraints`), as far as known
     margins: Mapping[str, FloatArray] = field(default_factory=dict)
     certificate: PlanCertificate | None = None
-    reasons: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()  #: why not, for people
 
 
 def verdict_of(

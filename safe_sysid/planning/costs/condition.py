@@ -36,22 +36,15 @@ class ConditionCost:
 
     For these ten columns the momentum regressor over a window *is* the torque regressor's integral, so ``window > 1``
     gives the matrix that the identifier inverts.
-
-    Attributes:
-        scale: (10,) column scale, see :func:`payload_scale`.
-        executed: (10, 10) information from earlier plans, unscaled columns; zero at the beginning.
-        horizon: (s) data are taken from [0, horizon]: the part of the trajectory that will be executed.
-        samples: number of samples in the horizon.
-        window: samples per row.
     """
 
     kinematics: Kinematics
     family: TrajectoryFamily
-    scale: FloatArray
-    executed: FloatArray
-    horizon: float
-    samples: int = 128
-    window: int = 1
+    scale: FloatArray  #: (10,) column scale, see :func:`payload_scale`
+    executed: FloatArray  #: (10, 10) information from earlier plans, unscaled columns; zero at the beginning
+    horizon: float  #: (s) data are taken from [0, horizon]: the part of the trajectory that will be executed
+    samples: int = 128  #: number of samples in the horizon
+    window: int = 1  #: samples per row
     sampler: Sampler = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -22,15 +22,10 @@ __all__ = ["CostContext", "CostMemory"]
 
 @dataclass(frozen=True, eq=False)
 class CostMemory:
-    """What was learned of one payload so far, in the costs' own terms; decides nothing about safety.
+    """What was learned of one payload so far, in the costs' own terms; decides nothing about safety."""
 
-    Attributes:
-        information: (14 n, 14 n) about all parameters: rows over their allowed errors, squared and summed.
-        payload: (10, 10) the same of theta_e's columns of the plain torque regressor, integrated over time.
-    """
-
-    information: FloatArray
-    payload: FloatArray
+    information: FloatArray  #: (14 n, 14 n) about all parameters: rows over their allowed errors, squared and summed
+    payload: FloatArray  #: (10, 10) the same of theta_e's columns of the plain torque regressor, integrated over time
 
     def __post_init__(self) -> None:
         """Validate and freeze.
@@ -52,26 +47,17 @@ class CostMemory:
 
 @dataclass(frozen=True, eq=False)
 class CostContext:
-    """Everything that costs depend on besides k.
-
-    Attributes:
-        box: what is known now.
-        prior: what was known before the data in ``memory``.
-        horizon: s, data are taken from [0, horizon].
-        samples: of the horizon, for the condition number.
-        window: samples per row of ``condition_momentum``.
-        goal: (n,) rad, for the cost of that name.
-    """
+    """Everything that costs depend on besides k."""
 
     model: RobotModel
     family: TrajectoryFamily
-    box: ParameterBox
-    prior: ParameterBox
+    box: ParameterBox  #: what is known now
+    prior: ParameterBox  #: what was known before the data in ``memory``
     memory: CostMemory
-    horizon: float
-    samples: int = 128
-    window: int = 8
-    goal: FloatArray | None = None
+    horizon: float  #: s, data are taken from [0, horizon]
+    samples: int = 128  #: of the horizon, for the condition number
+    window: int = 8  #: samples per row of ``condition_momentum``
+    goal: FloatArray | None = None  #: (n,) rad, for the cost of that name
 
     def __post_init__(self) -> None:
         """Validate.

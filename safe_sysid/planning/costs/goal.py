@@ -20,15 +20,12 @@ class GoalCost:
     Far away, one full step (k_range) nearer is worth one unit, as "e times narrower" is for the excitation costs;
     convex, and its second derivative is exact and positive definite. Its minimiser under any constraints is that of
     the distance itself.
-
-    Attributes:
-        goal: (n,) joint positions, rad.
-        continuous: (n,) bool: joints of which only the angle modulo a turn matters; the goal is taken in the branch
-            that is nearest to where k = 0 ends.
     """
 
     family: TrajectoryFamily
-    goal: FloatArray
+    goal: FloatArray  #: (n,) joint positions, rad
+    #: (n,) bool: joints of which only the angle modulo a turn matters; the goal is taken in the branch that is nearest
+    #: to where k = 0 ends
     continuous: BoolArray
     _offset: FloatArray = field(init=False, repr=False)
 

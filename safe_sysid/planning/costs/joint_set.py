@@ -55,29 +55,20 @@ _SHORTEST = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class InformationCost:
-    """Predicted size of the set of theta_e after a trajectory.
-
-    Attributes:
-        box: what is known now: fixes the torques and with them the errors allowed, and what ``width`` compares with.
-        prior: what was known before the data in ``executed``.
-        executed: (14 n, 14 n) information of plans already executed; zero at the beginning.
-        horizon: s, the part of the trajectory that will be executed.
-        window: s, length of one momentum equation.
-        samples: per window.
-        kind: see the module's text.
-        row_weight: information that one equation counts for; below 1 because errors are bounds, not noise: what is
-            measured twice is known no better.
-    """
+    """Predicted size of the set of theta_e after a trajectory."""
 
     model: RobotModel
     family: TrajectoryFamily
+    #: what is known now: fixes the torques and with them the errors allowed, and what ``width`` compares with
     box: ParameterBox
-    prior: ParameterBox
-    executed: FloatArray
-    horizon: float
-    window: float = 0.1
-    samples: int = 4
-    kind: Kind = "width"
+    prior: ParameterBox  #: what was known before the data in ``executed``
+    executed: FloatArray  #: (14 n, 14 n) information of plans already executed; zero at the beginning
+    horizon: float  #: s, the part of the trajectory that will be executed
+    window: float = 0.1  #: s, length of one momentum equation
+    samples: int = 4  #: per window
+    kind: Kind = "width"  #: see the module's text
+    #: information that one equation counts for; below 1 because errors are bounds, not noise: what is measured twice is
+    #: known no better
     row_weight: float = 1.0
     windows: int = field(init=False)
     sampler: Sampler = field(init=False, repr=False)

@@ -27,12 +27,9 @@ class CostSpec:
 
     Every name's cost has the same unit: 1 is "e times narrower" for those of excitation, and "nearer by one full step"
     for the goal.
-
-    Attributes:
-        terms: (weight, name), at least one, no name twice.
     """
 
-    terms: tuple[tuple[float, str], ...]
+    terms: tuple[tuple[float, str], ...]  #: (weight, name), at least one, no name twice
 
     def __post_init__(self) -> None:
         """Validate.

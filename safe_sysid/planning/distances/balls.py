@@ -32,19 +32,12 @@ def _cells(points: FloatArray, edge: float) -> tuple[FloatArray, float]:
 
 @dataclass(frozen=True, eq=False)
 class BallCover:
-    """Balls that stand for bodies.
+    """Balls that stand for bodies."""
 
-    Attributes:
-        joint: (B,) index of the joint frame that each ball moves with, -1 for fixed.
-        centre: (B, 3) in that frame, m.
-        radius: (B,) m.
-        body: (B,) index of the body that it belongs to.
-    """
-
-    joint: IntArray
-    centre: FloatArray
-    radius: FloatArray
-    body: IntArray
+    joint: IntArray  #: (B,) index of the joint frame that each ball moves with, -1 for fixed
+    centre: FloatArray  #: (B, 3) in that frame, m
+    radius: FloatArray  #: (B,) m
+    body: IntArray  #: (B,) index of the body that it belongs to
 
 
 def cover(bodies: Iterable[Body]) -> BallCover:

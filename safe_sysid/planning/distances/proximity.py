@@ -29,81 +29,48 @@ FAR_AWAY = 1000.0
 
 @dataclass(frozen=True, eq=False)
 class Distances:
-    """Distances at N samples, m, less the tracking error's reach, with exact derivatives; :data:`FAR_AWAY` when far.
+    """Distances at N samples, m, less the tracking error's reach, with exact derivatives; :data:`FAR_AWAY` when far."""
 
-    Attributes:
-        clearance: (N, F) smallest distance of each frame's bodies to any obstacle.
-        clearance_slope: (N, F, n) its derivative by the joints, m/rad.
-        self_clearance: (N, 1) smallest distance of the arm to itself.
-        self_slope: (N, 1, n) its derivative.
-    """
-
-    clearance: FloatArray
-    clearance_slope: FloatArray
-    self_clearance: FloatArray
-    self_slope: FloatArray
+    clearance: FloatArray  #: (N, F) smallest distance of each frame's bodies to any obstacle
+    clearance_slope: FloatArray  #: (N, F, n) its derivative by the joints, m/rad
+    self_clearance: FloatArray  #: (N, 1) smallest distance of the arm to itself
+    self_slope: FloatArray  #: (N, 1, n) its derivative
 
 
 class Poses(NamedTuple):
-    """N configurations, and the tracking error.
+    """N configurations, and the tracking error."""
 
-    Attributes:
-        axis: (n, 3) joint axes.
-        r: (N, n, 3, 3) rotations of the joint frames in the world.
-        p: (N, n, 3) their origins, m.
-        e_bound: (n,) tracking error, rad.
-    """
-
-    axis: FloatArray
-    r: FloatArray
-    p: FloatArray
-    e_bound: FloatArray
+    axis: FloatArray  #: (n, 3) joint axes
+    r: FloatArray  #: (N, n, 3, 3) rotations of the joint frames in the world
+    p: FloatArray  #: (N, n, 3) their origins, m
+    e_bound: FloatArray  #: (n,) tracking error, rad
 
 
 class Balls(NamedTuple):
-    """The bodies' balls, sorted by frame and by body: B of them.
+    """The bodies' balls, sorted by frame and by body: B of them."""
 
-    Attributes:
-        joint: (B,) frame of each.
-        centre, radius: (B, 3) in it, and (B,), m.
-        owner: (B,) body of each.
-        frames: (F,) indices of the joint frames that have bodies.
-        around: (F, 4) centre and radius of a ball around all of a frame.
-        first: (F + 1,) balls of each frame.
-        extent: balls of each body, one number more than bodies.
-        whole: (bodies, 4) centre and radius of a ball around all of a body.
-        pairs: (P, 2) bodies whose distance is looked at.
-        allowed: (bodies, obstacles) that may touch.
-    """
-
-    joint: IntArray
-    centre: FloatArray
-    radius: FloatArray
-    owner: IntArray
-    frames: IntArray
-    around: FloatArray
-    first: IntArray
-    extent: IntArray
-    whole: FloatArray
-    pairs: IntArray
-    allowed: BoolArray
+    joint: IntArray  #: (B,) frame of each
+    centre: FloatArray  #: (B, 3) in it, and (B,), m
+    radius: FloatArray  #: (B, 3) in it, and (B,), m
+    owner: IntArray  #: (B,) body of each
+    frames: IntArray  #: (F,) indices of the joint frames that have bodies
+    around: FloatArray  #: (F, 4) centre and radius of a ball around all of a frame
+    first: IntArray  #: (F + 1,) balls of each frame
+    extent: IntArray  #: balls of each body, one number more than bodies
+    whole: FloatArray  #: (bodies, 4) centre and radius of a ball around all of a body
+    pairs: IntArray  #: (P, 2) bodies whose distance is looked at
+    allowed: BoolArray  #: (bodies, obstacles) that may touch
 
 
 @dataclass(frozen=True, eq=False)
 class Proximity:
-    """Arm and obstacles as the optimiser sees them; built once per scene.
+    """Arm and obstacles as the optimiser sees them; built once per scene."""
 
-    Attributes:
-        frames: (F,) indices of the joint frames that have bodies.
-        axis: (n, 3) joint axes.
-        balls: that stand for the bodies, as :mod:`safe_sysid.planning.distances.balls` has them.
-        settled: pairs of the arm's bodies, in the order of certificates, that are left out: no motion changes
-            them, or brings them nearer than is asked for.
-    """
-
-    frames: IntArray
-    axis: FloatArray
-    balls: BallCover
+    frames: IntArray  #: (F,) indices of the joint frames that have bodies
+    axis: FloatArray  #: (n, 3) joint axes
+    balls: BallCover  #: that stand for the bodies, as :mod:`safe_sysid.planning.distances.balls` has them
+    #: pairs of the arm's bodies, in the order of certificates, that are left out: no motion changes them, or brings
+    #: them nearer than is asked for
     settled: frozenset[tuple[str, str]]
     _balls: Balls
     _solids: Solids

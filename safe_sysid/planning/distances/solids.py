@@ -24,23 +24,14 @@ _THICK = 1e-4
 
 
 class Solids(NamedTuple):
-    """Obstacles as plain arrays.
+    """Obstacles as plain arrays."""
 
-    Attributes:
-        around: (O, 4) centre and radius of a ball around each, m.
-        radius: (O,) inflation, m.
-        ends: (O, 2, 3) of its segment, for those of at most two points.
-        first: (O + 1,) rows of ``triangles`` and ``planes`` that are each one's (none: a segment).
-        triangles: (T, 3, 3) surface of the hulls.
-        planes: (T, 4) outward unit normal and offset.
-    """
-
-    around: FloatArray
-    radius: FloatArray
-    ends: FloatArray
-    first: IntArray
-    triangles: FloatArray
-    planes: FloatArray
+    around: FloatArray  #: (O, 4) centre and radius of a ball around each, m
+    radius: FloatArray  #: (O,) inflation, m
+    ends: FloatArray  #: (O, 2, 3) of its segment, for those of at most two points
+    first: IntArray  #: (O + 1,) rows of ``triangles`` and ``planes`` that are each one's (none: a segment)
+    triangles: FloatArray  #: (T, 3, 3) surface of the hulls
+    planes: FloatArray  #: (T, 4) outward unit normal and offset
 
     @classmethod
     def of(cls, bodies: Sequence[Body]) -> Solids:

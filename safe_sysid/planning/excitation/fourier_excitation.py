@@ -69,26 +69,16 @@ _SETTLED = 0.02
 
 @dataclass(frozen=True, eq=False)
 class FourierExcitation:
-    """An exciting series, and what is known of it.
-
-    Attributes:
-        trajectory: quintics through its states; what is tracked.
-        condition: 2-norm condition number of theta_e's torque regressor, unscaled columns, at 128 samples.
-        scaled: the same in columns scaled as for the search.
-        cost: what was minimised.
-        numbers: (n m,) that select the series.
-        certificate: of ``trajectory``; None for the classical method.
-        rounds: searches that were made, certificates included.
-    """
+    """An exciting series, and what is known of it."""
 
     series: FourierTrajectory
-    trajectory: QuinticTrajectory
-    condition: float
-    scaled: float
-    cost: float
-    numbers: FloatArray
-    certificate: PlanCertificate | None = None
-    rounds: int = 1
+    trajectory: QuinticTrajectory  #: quintics through its states; what is tracked
+    condition: float  #: 2-norm condition number of theta_e's torque regressor, unscaled columns, at 128 samples
+    scaled: float  #: the same in columns scaled as for the search
+    cost: float  #: what was minimised
+    numbers: FloatArray  #: (n m,) that select the series
+    certificate: PlanCertificate | None = None  #: of ``trajectory``; None for the classical method
+    rounds: int = 1  #: searches that were made, certificates included
 
 
 @dataclass(frozen=True, eq=False)

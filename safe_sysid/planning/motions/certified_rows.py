@@ -46,22 +46,16 @@ def cells_of(model: RobotModel, duration: float) -> int:
 
 @dataclass(frozen=True, eq=False)
 class CertifiedRows:
-    """Margins of motions as a certificate will see them, as rows >= 0 with their Jacobian.
+    """Margins of motions as a certificate will see them, as rows >= 0 with their Jacobian."""
 
-    Attributes:
-        model, box, scene, gains: what a certificate is about.
-        limits: the robot's, and what the tracking theorem assumes.
-        reserve: per family (c,), in the rows' units, what is taken off.
-    """
-
-    model: RobotModel
-    box: ParameterBox
-    scene: Scene
-    gains: TrackingTube
+    model: RobotModel  #: what a certificate is about
+    box: ParameterBox  #: what a certificate is about
+    scene: Scene  #: what a certificate is about
+    gains: TrackingTube  #: what a certificate is about
     distances: PairDistances
     sampler: MotionSampler
-    limits: MotionLimits
-    reserve: Mapping[str, FloatArray]
+    limits: MotionLimits  #: the robot's, and what the tracking theorem assumes
+    reserve: Mapping[str, FloatArray]  #: per family (c,), in the rows' units, what is taken off
     _spare: FloatArray = field(repr=False)
 
     @classmethod

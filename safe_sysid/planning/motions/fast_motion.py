@@ -70,17 +70,13 @@ class MotionRefusedError(PlanError):
 
 @dataclass(frozen=True, eq=False)
 class FastMotion:
-    """A motion and what it keeps.
-
-    Attributes:
-        kept: per family (``position``, ``velocity``, ``acceleration``, ``torque``, ``clearance``, ``self_clearance``)
-            the smallest distance to its limit, where and when; unconstrained families are infinite.
-        jerk: integral of squared jerk over all joints, rad^2/s^5.
-    """
+    """A motion and what it keeps."""
 
     trajectory: QuinticTrajectory
+    #: per family (``position``, ``velocity``, ``acceleration``, ``torque``, ``clearance``, ``self_clearance``) the
+    #: smallest distance to its limit, where and when; unconstrained families are infinite
     kept: Mapping[str, Margin]
-    jerk: float
+    jerk: float  #: integral of squared jerk over all joints, rad^2/s^5
     seed: int = 0
 
     def summary(self) -> str:

@@ -26,21 +26,14 @@ _RATE = (1.0, 2.0, 8.0)
 
 @dataclass(frozen=True, eq=False)
 class KnotFamily:
-    """All motions of given ends and durations; x (n, m) selects one, m = 3 (K - 1), in units of about one rad.
+    """All motions of given ends and durations; x (n, m) selects one, m = 3 (K - 1), in units of about one rad."""
 
-    Attributes:
-        start: (n,) rad, at rest.
-        goal: (n,) rad, at rest.
-        pieces: (K,) durations, s.
-        unit: (m,) what one unit of x is: rad, rad/s, rad/s^2, knot by knot.
-        quadratic: (m, m) and ``linear`` (n, m), ``constant``: the integral of squared jerk over all joints is
-            ``sum_j x_j^T quadratic x_j + 2 linear_j^T x_j`` plus the constant, rad^2/s^5.
-    """
-
-    start: FloatArray
-    goal: FloatArray
-    pieces: FloatArray
-    unit: FloatArray = field(init=False)
+    start: FloatArray  #: (n,) rad, at rest
+    goal: FloatArray  #: (n,) rad, at rest
+    pieces: FloatArray  #: (K,) durations, s
+    unit: FloatArray = field(init=False)  #: (m,) what one unit of x is: rad, rad/s, rad/s^2, knot by knot
+    #: (m, m) and ``linear`` (n, m), ``constant``: the integral of squared jerk over all joints is ``sum_j x_j^T
+    #: quadratic x_j + 2 linear_j^T x_j`` plus the constant, rad^2/s^5
     quadratic: FloatArray = field(init=False, repr=False)
     linear: FloatArray = field(init=False, repr=False)
     constant: float = field(init=False, repr=False)

@@ -89,23 +89,17 @@ class MotionLimits:
 
 @dataclass(frozen=True)
 class MotionKeep:
-    """How far to stay away from limits.
+    """How far to stay away from limits."""
 
-    Attributes:
-        position: rad.
-        velocity, acceleration, torque: shares of their limits.
-        clearance, self_clearance: m. Near its ends a motion may be as near to something as the end itself is, and
-            ``opening`` m more per rad (2-norm) away from there.
-        opening: m/rad.
-    """
-
-    position: float = 0.02
-    velocity: float = 0.05
-    acceleration: float = 0.0
-    torque: float = 0.1
+    position: float = 0.02  #: rad
+    velocity: float = 0.05  #: shares of their limits
+    acceleration: float = 0.0  #: shares of their limits
+    torque: float = 0.1  #: shares of their limits
+    #: clearance, self_clearance: m. Near its ends a motion may be as near to something as the end itself is, and
+    #: ``opening`` m more per rad (2-norm) away from there.
     clearance: float = 0.02
     self_clearance: float = 0.01
-    opening: float = 0.1
+    opening: float = 0.1  #: m/rad
 
     def __post_init__(self) -> None:
         """Validate.

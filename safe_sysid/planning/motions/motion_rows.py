@@ -65,26 +65,18 @@ def rate_rows(
 
 @dataclass(frozen=True, eq=False)
 class MotionRows:
-    """Margins of a family's motions beyond what is to be kept, as rows >= 0 with their Jacobian, for the optimiser.
+    """Margins of a family's motions beyond what is to be kept, as rows >= 0 with their Jacobian, for the optimiser."""
 
-    Attributes:
-        model, theta, distances, family, limits, keep: what the margins are about.
-        times: (N,) s, at which positions, rates and torques are looked at.
-        pose_times: (N',) s, at which distances are.
-        cushion: asked for on top, in the rows' units.
-        ends_distance: (2, P) distances of all pairs at start and goal, m.
-    """
-
-    model: RobotModel
-    theta: FloatArray
-    distances: PairDistances
-    family: KnotFamily
-    limits: MotionLimits
-    keep: MotionKeep
-    times: FloatArray
-    pose_times: FloatArray
-    cushion: float = 0.0
-    ends_distance: FloatArray = field(init=False, repr=False)
+    model: RobotModel  #: what the margins are about
+    theta: FloatArray  #: what the margins are about
+    distances: PairDistances  #: what the margins are about
+    family: KnotFamily  #: what the margins are about
+    limits: MotionLimits  #: what the margins are about
+    keep: MotionKeep  #: what the margins are about
+    times: FloatArray  #: (N,) s, at which positions, rates and torques are looked at
+    pose_times: FloatArray  #: (N',) s, at which distances are
+    cushion: float = 0.0  #: asked for on top, in the rows' units
+    ends_distance: FloatArray = field(init=False, repr=False)  #: (2, P) distances of all pairs at start and goal, m
     _states: MotionSampler = field(init=False, repr=False)
     _poses: MotionSampler = field(init=False, repr=False)
 

@@ -13,17 +13,11 @@ __all__ = ["MotionSampler"]
 
 @dataclass(frozen=True, eq=False)
 class MotionSampler:
-    """``base + basis x_j`` for every joint j; what is free is x (n, m).
+    """``base + basis x_j`` for every joint j; what is free is x (n, m)."""
 
-    Attributes:
-        times: (N,) s.
-        base: (4, N, n) position, velocity, acceleration, jerk at x = 0.
-        basis: (4, N, m) what each free number adds to its joint's.
-    """
-
-    times: FloatArray
-    base: FloatArray
-    basis: FloatArray
+    times: FloatArray  #: (N,) s
+    base: FloatArray  #: (4, N, n) position, velocity, acceleration, jerk at x = 0
+    basis: FloatArray  #: (4, N, m) what each free number adds to its joint's
 
     def states(self, x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """Position, velocity, acceleration, jerk, each (N, n) and C-contiguous."""

@@ -42,21 +42,14 @@ def shape(x: ArrayLike) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class TrajectoryFamily:
-    """All trajectories from one start state.
+    """All trajectories from one start state."""
 
-    Attributes:
-        start: (3, n) position, velocity, acceleration at hand-over; rad, rad/s, rad/s^2.
-        k_range: (n,) rad, how far the end moves per unit of k.
-        duration: t_f, s.
-        tail: what k = 0 does, from the start state to rest and no longer than t_f; None: the natural braking motion.
-        centre: (n,) where k = 0 ends, rad.
-    """
-
-    start: FloatArray
-    k_range: FloatArray
-    duration: float
+    start: FloatArray  #: (3, n) position, velocity, acceleration at hand-over; rad, rad/s, rad/s^2
+    k_range: FloatArray  #: (n,) rad, how far the end moves per unit of k
+    duration: float  #: t_f, s
+    #: what k = 0 does, from the start state to rest and no longer than t_f; None: the natural braking motion
     tail: QuinticTrajectory | None = None
-    centre: FloatArray = field(init=False)
+    centre: FloatArray = field(init=False)  #: (n,) where k = 0 ends, rad
 
     def __post_init__(self) -> None:
         """Validate and freeze.
@@ -150,17 +143,11 @@ class TrajectoryFamily:
 
 @dataclass(frozen=True, eq=False)
 class Sampler:
-    """States of a family at fixed times: ``base + k_range k times``.
+    """States of a family at fixed times: ``base + k_range k times``."""
 
-    Attributes:
-        base: (N, 4, n) states of k = 0, jerk included.
-        basis: (4, N) the shape and its time derivatives.
-        k_range: (n,) rad.
-    """
-
-    base: FloatArray
-    basis: FloatArray
-    k_range: FloatArray
+    base: FloatArray  #: (N, 4, n) states of k = 0, jerk included
+    basis: FloatArray  #: (4, N) the shape and its time derivatives
+    k_range: FloatArray  #: (n,) rad
 
     def __call__(self, k: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Position, velocity, acceleration, each (N, n) and C-contiguous."""

@@ -48,20 +48,13 @@ _PATIENCE = 3
 
 @dataclass(frozen=True, eq=False)
 class PlanProblem:
-    """Everything about one search, open to inspection.
+    """Everything about one search, open to inspection."""
 
-    Attributes:
-        cost, constraints: to minimise; to keep >= 0.
-        starts: (R, n) directions to begin from besides the gentlest; the first may be a warm start.
-        keep: how many starts, best first, are optimised before the first of their results is certified.
-        patience: so many further starts in a row without improvement end the search.
-    """
-
-    cost: Cost
-    constraints: FastConstraints
-    starts: FloatArray
-    keep: int = 5
-    patience: int = 12
+    cost: Cost  #: to minimise; to keep >= 0
+    constraints: FastConstraints  #: to minimise; to keep >= 0
+    starts: FloatArray  #: (R, n) directions to begin from besides the gentlest; the first may be a warm start
+    keep: int = 5  #: how many starts, best first, are optimised before the first of their results is certified
+    patience: int = 12  #: so many further starts in a row without improvement end the search
 
     @property
     def n(self) -> int:
@@ -89,29 +82,18 @@ class _Candidate:
 
 @dataclass(frozen=True, eq=False)
 class SearchResult:
-    """Outcome of :func:`solve`.
+    """Outcome of :func:`solve`."""
 
-    Attributes:
-        best: the certified attempt of least cost, or None.
-        attempts: every certificate that was asked for, in order.
-        cancelled: whether the search was stopped from outside or by its deadline.
-        optimise_time, certify_time: s of the budget's clock.
-        worst: family of the worst margin at the last failed attempt, "" if unknown.
-        reserve: what the certificates taught about the fast margins; a good first guess for the next plan.
-        first_certified: reading of the clock when the first certificate was there; nan for none.
-        slowest_certificate: s.
-    """
-
-    best: Attempt | None
-    attempts: tuple[Attempt, ...]
+    best: Attempt | None  #: the certified attempt of least cost, or None
+    attempts: tuple[Attempt, ...]  #: every certificate that was asked for, in order
     iterations: int
-    cancelled: bool
-    optimise_time: float
-    certify_time: float
-    worst: str
-    reserve: Margins
-    first_certified: float = float("nan")
-    slowest_certificate: float = 0.0
+    cancelled: bool  #: whether the search was stopped from outside or by its deadline
+    optimise_time: float  #: s of the budget's clock
+    certify_time: float  #: s of the budget's clock
+    worst: str  #: family of the worst margin at the last failed attempt, "" if unknown
+    reserve: Margins  #: what the certificates taught about the fast margins; a good first guess for the next plan
+    first_certified: float = float("nan")  #: reading of the clock when the first certificate was there; nan for none
+    slowest_certificate: float = 0.0  #: s
 
 
 class _Search:

@@ -62,39 +62,26 @@ class Inequalities(Protocol):
 
 @dataclass(frozen=True)
 class SqpOptions:
-    """Constants of the method.
+    """Constants of the method."""
 
-    Attributes:
-        radius: of the first step's box, in units of k.
-        penalty: first weight of the largest violation in the subproblem; grows where it does not suffice.
-        least_weight: of the largest violation when a step is judged.
-        feasible: largest violation that counts as none.
-    """
-
-    radius: float = 0.25
+    radius: float = 0.25  #: of the first step's box, in units of k
     smallest: float = 1e-3
-    penalty: float = 10.0
-    least_weight: float = 0.5
+    penalty: float = 10.0  #: first weight of the largest violation in the subproblem; grows where it does not suffice
+    least_weight: float = 0.5  #: of the largest violation when a step is judged
     tolerance: float = 1e-3
-    feasible: float = 1e-3
+    feasible: float = 1e-3  #: largest violation that counts as none
 
 
 @dataclass(frozen=True, eq=False)
 class SqpResult:
-    """Where :func:`minimise` came to.
+    """Where :func:`minimise` came to."""
 
-    Attributes:
-        k: (n,) last iterate; value, violation: there.
-        best: (value, k) of the best iterate that keeps all margins, or None.
-        converged: whether it stopped by itself.
-    """
-
-    k: FloatArray
+    k: FloatArray  #: (n,) last iterate; value, violation: there
     value: float
     violation: float
-    best: tuple[float, FloatArray] | None
+    best: tuple[float, FloatArray] | None  #: (value, k) of the best iterate that keeps all margins, or None
     iterations: int
-    converged: bool
+    converged: bool  #: whether it stopped by itself
 
 
 class Subproblem:

@@ -23,16 +23,11 @@ _STATE, _TIME = 1e-9, 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Proved:
-    """Bounds of theta_e that a certificate proves.
+    """Bounds of theta_e that a certificate proves."""
 
-    Attributes:
-        lower, upper: (10,).
-        robot: digest of what they are of, scope ``bounds`` of :mod:`safe_sysid.robot.identity`.
-    """
-
-    lower: FloatArray
-    upper: FloatArray
-    robot: str
+    lower: FloatArray  #: (10,)
+    upper: FloatArray  #: (10,)
+    robot: str  #: digest of what they are of, scope ``bounds`` of :mod:`safe_sysid.robot.identity`
 
     def within(self, lower: FloatArray, upper: FloatArray) -> bool:
         """Whether bounds hold these."""
@@ -41,17 +36,11 @@ class Proved:
 
 @dataclass(frozen=True)
 class BoxGround:
-    """Why the true parameters should lie in a plan's box.
+    """Why the true parameters should lie in a plan's box."""
 
-    Attributes:
-        text: what it rests on; or what speaks against the plan, if it is wrong.
-        proved: it rests on the robot's prior and certificates alone.
-        wrong: certificates say something else.
-    """
-
-    text: str
-    proved: bool = False
-    wrong: bool = False
+    text: str  #: what it rests on; or what speaks against the plan, if it is wrong
+    proved: bool = False  #: it rests on the robot's prior and certificates alone
+    wrong: bool = False  #: certificates say something else
 
 
 def mixture_problem(reports: Sequence[PlanReport]) -> str | None:

@@ -45,25 +45,17 @@ __all__ = ["PlanChecker", "PlanReport"]
 
 @dataclass(frozen=True, eq=False)
 class PlanReport:
-    """What became of one plan file.
-
-    Attributes:
-        reason: why it is not proved: the first thing that is not; None if everything is.
-        file: what it says; None if it cannot even be read.
-        certificate: recomputed; None if it did not come to that.
-        gains: that were synthesised; None if it did not come to that.
-        scene: that it was checked in; None if it did not come to that.
-        named_scene: the scene is the packaged one that the file names: nobody else has said that it is the right one.
-    """
+    """What became of one plan file."""
 
     path: Path
-    reason: str | None
-    file: PlanFile | None = None
-    certificate: PlanCertificate | None = None
-    gains: TrackingTube | None = None
-    scene: Scene | None = None
+    reason: str | None  #: why it is not proved: the first thing that is not; None if everything is
+    file: PlanFile | None = None  #: what it says; None if it cannot even be read
+    certificate: PlanCertificate | None = None  #: recomputed; None if it did not come to that
+    gains: TrackingTube | None = None  #: that were synthesised; None if it did not come to that
+    scene: Scene | None = None  #: that it was checked in; None if it did not come to that
     assumed: tuple[str, ...] = ()
     seconds: float = 0.0
+    #: the scene is the packaged one that the file names: nobody else has said that it is the right one
     named_scene: bool = False
 
     @property

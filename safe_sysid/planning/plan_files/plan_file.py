@@ -103,29 +103,20 @@ class _File(StrictModel):
 
 @dataclass(frozen=True, eq=False)
 class PlanFile:
-    """What a plan file says; types, sizes and shapes are checked, nothing else.
-
-    Attributes:
-        plan: with its trajectory's knots to the last bit.
-        robot, scene, gains: as stated, see :mod:`safe_sysid.planning.plan_files.plan_statement`.
-        intervals: of the certificate, before any splitting.
-        clearance_margin: that the certificate asked for, m.
-        claims: smallest margins, by family.
-        grid: (M + 1,) borders of the final cells, s, or None.
-        directions: (M, P, 3) separating directions of the final cells and pairs, or None.
-    """
+    """What a plan file says; types, sizes and shapes are checked, nothing else."""
 
     path: Path
-    plan: Plan
+    plan: Plan  #: with its trajectory's knots to the last bit
     box: ParameterBox
+    #: robot, scene, gains: as stated, see :mod:`safe_sysid.planning.plan_files.plan_statement`
     robot: Mapping[str, Any]
     scene: Mapping[str, Any]
     gains: Mapping[str, Any]
-    intervals: int
-    clearance_margin: float
-    claims: Mapping[str, Margin]
-    grid: FloatArray | None
-    directions: FloatArray | None
+    intervals: int  #: of the certificate, before any splitting
+    clearance_margin: float  #: that the certificate asked for, m
+    claims: Mapping[str, Margin]  #: smallest margins, by family
+    grid: FloatArray | None  #: (M + 1,) borders of the final cells, s, or None
+    directions: FloatArray | None  #: (M, P, 3) separating directions of the final cells and pairs, or None
     written_by: str
 
     @property

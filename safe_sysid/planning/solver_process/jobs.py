@@ -49,47 +49,30 @@ _PICTURES = 8
 
 @dataclass(frozen=True, eq=False)
 class PlanRequest:
-    """Arguments of :meth:`~.planner.Planner.plan_next`.
+    """Arguments of :meth:`~.planner.Planner.plan_next`."""
 
-    Attributes:
-        state: (3, n) at the start.
-        start_time: s.
-        sequence: number of the plan.
-        previous: the plan under way, if any.
-        information: (10, 10) of the plans before.
-        calibration: of the plan before.
-        deadline: reading of the monotonic clock, which all processes of a machine share, s; None: no deadline.
-    """
-
-    state: FloatArray
-    start_time: float
+    state: FloatArray  #: (3, n) at the start
+    start_time: float  #: s
     box: ParameterBox
-    sequence: int
-    previous: Plan | None = None
-    information: FloatArray | None = None
+    sequence: int  #: number of the plan
+    previous: Plan | None = None  #: the plan under way, if any
+    information: FloatArray | None = None  #: (10, 10) of the plans before
     last: bool = False
-    calibration: Calibration | None = None
+    calibration: Calibration | None = None  #: of the plan before
+    #: reading of the monotonic clock, which all processes of a machine share, s; None: no deadline
     deadline: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class TaskProgress:
-    """Where a task stands after a step.
-
-    Attributes:
-        reasons: why it was given up.
-        current: index of the waypoint that is headed for.
-        distance: of the step's end from the last waypoint along the way, rad.
-        rests: whether the step is driven to its end.
-        arrives: whether it ends at the current waypoint.
-    """
+    """Where a task stands after a step."""
 
     status: TaskStatus
-    reasons: tuple[str, ...]
-    current: int
-    distance: float
-    rests: bool
-    arrives: bool
+    reasons: tuple[str, ...]  #: why it was given up
+    current: int  #: index of the waypoint that is headed for
+    distance: float  #: of the step's end from the last waypoint along the way, rad
+    rests: bool  #: whether the step is driven to its end
+    arrives: bool  #: whether it ends at the current waypoint
 
 
 @dataclass(frozen=True, eq=False)

@@ -47,19 +47,13 @@ class SolverError(SafeSysIdError):
 
 @dataclass(frozen=True, eq=False)
 class Event:
-    """What the solver process says, or what became of it.
+    """What the solver process says, or what became of it."""
 
-    Attributes:
-        kind: ``progress`` (any number of them), then one of ``done`` and ``failed``.
-        ticket: of the job; 0 (``failed``): set-up of a process that was started again.
-        value: what the job told or returned; None if it failed.
-        text: why it failed.
-    """
-
+    #: ``progress`` (any number of them), then one of ``done`` and ``failed``
     kind: Literal["progress", "done", "failed"]
-    ticket: int
-    value: Any = None
-    text: str = ""
+    ticket: int  #: of the job; 0 (``failed``): set-up of a process that was started again
+    value: Any = None  #: what the job told or returned; None if it failed
+    text: str = ""  #: why it failed
 
 
 @dataclass

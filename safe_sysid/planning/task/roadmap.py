@@ -58,21 +58,16 @@ class _Tree:
 
 @dataclass(frozen=True, eq=False)
 class Roadmap:
-    """Searches for ways between poses.
-
-    Attributes:
-        lower, upper: (n,) where new poses are drawn from, rad.
-        looks: how many poses may be tested in one search.
-        resolution: rad, longest joint's part between two poses that are looked at.
-    """
+    """Searches for ways between poses."""
 
     test: PoseTest
+    #: lower, upper: (n,) where new poses are drawn from, rad
     lower: FloatArray
     upper: FloatArray
     seed: int = 0
-    looks: int = 60_000
+    looks: int = 60_000  #: how many poses may be tested in one search
     shortcuts: int = 120
-    resolution: float = RESOLUTION
+    resolution: float = RESOLUTION  #: rad, longest joint's part between two poses that are looked at
     _used: list[int] = field(default_factory=lambda: [0], repr=False)
 
     def is_clear(self, start: FloatArray, end: FloatArray) -> bool:

@@ -26,22 +26,15 @@ class CurvesError(SafeSysIdError):
 
 @dataclass(frozen=True, eq=False)
 class JudgedCurves:
-    """Curves over time (s): pairs of arrays of one length, thinned so that no peak is lost; empty if not measured.
+    """Curves over time (s): pairs of arrays of one length, thinned so that no peak is lost; empty if not measured."""
 
-    Attributes:
-        clearance_time: (A,). clearance: (A,) m, smallest distance between solids, by MuJoCo.
-        certified_time: (B,). certified: (B,) m, that the certificates promise, nan where they say nothing.
-        position_time: (C,). position_share: (C,) largest true error of a joint over its proved bound.
-        energy_time: (D,). energy_share: (D,) V with the true inertia over its proved bound.
-    """
-
-    clearance_time: FloatArray
+    clearance_time: FloatArray  #: (A,). clearance: (A,) m, smallest distance between solids, by MuJoCo.
     clearance: FloatArray
-    certified_time: FloatArray
+    certified_time: FloatArray  #: (B,). certified: (B,) m, that the certificates promise, nan where they say nothing.
     certified: FloatArray
-    position_time: FloatArray
+    position_time: FloatArray  #: (C,). position_share: (C,) largest true error of a joint over its proved bound.
     position_share: FloatArray
-    energy_time: FloatArray
+    energy_time: FloatArray  #: (D,). energy_share: (D,) V with the true inertia over its proved bound.
     energy_share: FloatArray
 
     @classmethod

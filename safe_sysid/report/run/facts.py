@@ -39,17 +39,13 @@ class NoRunError(SafeSysIdError):
 
 @dataclass(frozen=True)
 class Certified:
-    """What the certificates of the bounds say of themselves; nothing of it is checked here.
-
-    Attributes:
-        digest: SHA-256 of the last one's arrays.
-        urdf, settings: SHA-256 of what they state of the robot.
-    """
+    """What the certificates of the bounds say of themselves; nothing of it is checked here."""
 
     count: int
     samples: int
     rows: int
-    digest: str
+    digest: str  #: SHA-256 of the last one's arrays
+    #: urdf, settings: SHA-256 of what they state of the robot
     urdf: str
     settings: str
     written_by: str
@@ -60,41 +56,27 @@ class Certified:
 
 @dataclass(frozen=True, eq=False)
 class RunFacts:
-    """Everything that a report is made of.
-
-    Attributes:
-        summary: of the judge of a simulated run; None for others.
-        curves: of that judge; None without.
-        rows: the ten intervals after the last update.
-        epoch: of these; -1 if there was no update.
-        joint_names: base to tip; may be empty.
-        torque_limits: (n,) N m or N; None if nothing states them.
-        torques: time (K,) s and commanded torque (K, n); None if not logged.
-        measured: time (K,) s and largest measured tracking error over its proved bound (K,); None if not logged.
-        plan_files: readable ones, in order.
-        certified: None without certificates of bounds.
-        parameters: that the controller's process was started with, as text; empty if not known.
-        recorded: whether there is a bag.
-        missing: what could not be read, and why.
-    """
+    """Everything that a report is made of."""
 
     directory: Path
-    summary: Summary | None
-    curves: JudgedCurves | None
+    summary: Summary | None  #: of the judge of a simulated run; None for others
+    curves: JudgedCurves | None  #: of that judge; None without
     logs: RunLogs
-    rows: tuple[ParameterRow, ...]
-    epoch: int
+    rows: tuple[ParameterRow, ...]  #: the ten intervals after the last update
+    epoch: int  #: of these; -1 if there was no update
     updates: tuple[UpdateEntry, ...]
-    joint_names: tuple[str, ...] = ()
-    torque_limits: FloatArray | None = None
-    torques: tuple[FloatArray, FloatArray] | None = None
+    joint_names: tuple[str, ...] = ()  #: base to tip; may be empty
+    torque_limits: FloatArray | None = None  #: (n,) N m or N; None if nothing states them
+    torques: tuple[FloatArray, FloatArray] | None = None  #: time (K,) s and commanded torque (K, n); None if not logged
+    #: time (K,) s and largest measured tracking error over its proved bound (K,); None if not logged
     measured: tuple[FloatArray, FloatArray] | None = None
-    plan_files: tuple[PlanFile, ...] = ()
-    certified: Certified | None = None
+    plan_files: tuple[PlanFile, ...] = ()  #: readable ones, in order
+    certified: Certified | None = None  #: None without certificates of bounds
+    #: that the controller's process was started with, as text; empty if not known
     parameters: Mapping[str, Any] = field(default_factory=dict)
     counts: tuple[str, ...] = ()
-    recorded: bool = False
-    missing: tuple[str, ...] = ()
+    recorded: bool = False  #: whether there is a bag
+    missing: tuple[str, ...] = ()  #: what could not be read, and why
 
     @property
     def robot(self) -> str:

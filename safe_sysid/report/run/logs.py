@@ -48,26 +48,20 @@ _DAMAGE = (
 
 @dataclass(frozen=True, eq=False)
 class PlantLog:
-    """Truth, N ticks of n joints; torques are those of the period that ended at the tick.
+    """Truth, N ticks of n joints; torques are those of the period that ended at the tick."""
 
-    Attributes:
-        time: (N,) s. q, qd: (N, n) rad, rad/s. commanded, applied: (N, n) N m.
-        contacts: (N,) contacts that must not be. mode: (N,) who moved the arm: a command, the last one held, or the
-            drives.
-        theta_true: (14 n,). contact_names: pairs that touched.
-        delay: (C,) s from a measurement to the arrival of its command. age: (C,) s, how old the measurement behind the
-            torque in force had become by then. answered: (C,) s, stamp of its measurement. Empty in lock-step.
-    """
-
-    time: FloatArray
+    time: FloatArray  #: (N,) s. q, qd: (N, n) rad, rad/s. commanded, applied: (N, n) N m.
     q: FloatArray
     qd: FloatArray
     commanded: FloatArray
     applied: FloatArray
+    #: (N,) contacts that must not be. mode: (N,) who moved the arm: a command, the last one held, or the drives.
     contacts: IntArray
     mode: NDArray[np.int8]
-    theta_true: FloatArray
+    theta_true: FloatArray  #: (14 n,). contact_names: pairs that touched.
     contact_names: tuple[str, ...] = ()
+    #: (C,) s from a measurement to the arrival of its command. age: (C,) s, how old the measurement behind the torque
+    #: in force had become by then. answered: (C,) s, stamp of its measurement. Empty in lock-step.
     delay: FloatArray = field(default_factory=lambda: np.zeros(0))
     age: FloatArray = field(default_factory=lambda: np.zeros(0))
     answered: FloatArray = field(default_factory=lambda: np.zeros(0))
@@ -75,34 +69,28 @@ class PlantLog:
 
 @dataclass(frozen=True, eq=False)
 class ControllerLog:
-    """K ticks of the controller.
+    """K ticks of the controller."""
 
-    Attributes:
-        time: (K,) s, stamp of the measurement. q_d, qd_d, qdd_d: (K, n) reference.
-        guaranteed: (K,) whether the state is one that the tracking bound is proved for.
-        state: (K,) name of the state.
-        compute: (K,) computing time, s. period: (K,) time since the last tick's arrival, s. latency: s from
-            measurement to command. Either may be empty.
-        e, de: (K, n) measured tracking error. uncertainty: (K,) S of the command, nan where unknown. mixed: (K,) by
-            how much the oldest measurement behind it is older than its own, s. May be empty.
-        claim_lost: since when the tracking bound was not proved, and why, for each start at which that happened.
-        feed_forward: its name, "" if there was none. feed_forward_ticks: "followed: 12", or why it was not: ticks.
-    """
-
-    time: FloatArray
+    time: FloatArray  #: (K,) s, stamp of the measurement. q_d, qd_d, qdd_d: (K, n) reference.
     q_d: FloatArray
     qd_d: FloatArray
-    guaranteed: BoolArray
-    state: NDArray[np.str_]
+    guaranteed: BoolArray  #: (K,) whether the state is one that the tracking bound is proved for
+    state: NDArray[np.str_]  #: (K,) name of the state
+    #: (K,) computing time, s. period: (K,) time since the last tick's arrival, s. latency: s from measurement to
+    #: command. Either may be empty.
     compute: FloatArray
     period: FloatArray
     latency: FloatArray
+    #: e, de: (K, n) measured tracking error. uncertainty: (K,) S of the command, nan where unknown. mixed: (K,) by how
+    #: much the oldest measurement behind it is older than its own, s. May be empty.
     e: FloatArray = field(default_factory=lambda: np.zeros(0))
     de: FloatArray = field(default_factory=lambda: np.zeros(0))
     uncertainty: FloatArray = field(default_factory=lambda: np.zeros(0))
     mixed: FloatArray = field(default_factory=lambda: np.zeros(0))
     scheduling: str = ""
+    #: since when the tracking bound was not proved, and why, for each start at which that happened
     claim_lost: tuple[str, ...] = ()
+    #: its name, "" if there was none. feed_forward_ticks: "followed: 12", or why it was not: ticks.
     feed_forward: str = ""
     feed_forward_ticks: tuple[str, ...] = ()
     qdd_d: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))

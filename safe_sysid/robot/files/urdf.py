@@ -57,28 +57,22 @@ class UrdfJoint:
 
 @dataclass(frozen=True)
 class UrdfChain:
-    """A URDF's tree of which one serial chain of joints moves, with links fixed to it, or locked, anywhere.
-
-    Attributes:
-        joints: the moving joints, base to tip, without the locked ones.
-        locked: moving joint of the file -> position (rad or m) at which it is fixed, mimicking joints included.
-        follows: locked joint -> the joint given as locked that its position is an affine function of (itself, if it
-            mimics none), and that function's slope.
-        link_joint: link name -> index of the moving joint that carries it, -1 for the root and what is fixed to it.
-        link_parent: link name -> link that it hangs on (the root has none).
-        masses: link name -> mass, kg; 0 without inertial element.
-        collisions: link name -> kinds of collision geometry ("box", "cylinder", "sphere", "mesh", ...).
-    """
+    """A URDF's tree of which one serial chain of joints moves, with links fixed to it, or locked, anywhere."""
 
     file: str
     root: str
-    joints: tuple[UrdfJoint, ...]
+    joints: tuple[UrdfJoint, ...]  #: the moving joints, base to tip, without the locked ones
     all_joints: tuple[UrdfJoint, ...]
+    #: moving joint of the file -> position (rad or m) at which it is fixed, mimicking joints included
     locked: Mapping[str, float]
+    #: locked joint -> the joint given as locked that its position is an affine function of (itself, if it mimics none),
+    #: and that function's slope
     follows: Mapping[str, tuple[str, float]]
+    #: link name -> index of the moving joint that carries it, -1 for the root and what is fixed to it
     link_joint: Mapping[str, int]
-    link_parent: Mapping[str, str]
-    masses: Mapping[str, float]
+    link_parent: Mapping[str, str]  #: link name -> link that it hangs on (the root has none)
+    masses: Mapping[str, float]  #: link name -> mass, kg; 0 without inertial element
+    #: link name -> kinds of collision geometry ("box", "cylinder", "sphere", "mesh", ...)
     collisions: Mapping[str, tuple[str, ...]]
     xml: ET.Element
 
@@ -320,20 +314,13 @@ def _parse(file: str, path: Path) -> ET.Element:
 
 
 class UrdfTree(NamedTuple):
-    """Links and joints of a file, each checked by itself, and one root; loops are not excluded.
+    """Links and joints of a file, each checked by itself, and one root; loops are not excluded."""
 
-    Attributes:
-        reader: composes errors; has the XML.
-        masses: link name -> mass, kg.
-        collisions: link name -> kinds of collision geometry.
-        above: link name -> joint that it hangs on.
-    """
-
-    reader: _Reader
-    masses: dict[str, float]
-    collisions: dict[str, tuple[str, ...]]
+    reader: _Reader  #: composes errors; has the XML
+    masses: dict[str, float]  #: link name -> mass, kg
+    collisions: dict[str, tuple[str, ...]]  #: link name -> kinds of collision geometry
     joints: list[UrdfJoint]
-    above: dict[str, UrdfJoint]
+    above: dict[str, UrdfJoint]  #: link name -> joint that it hangs on
     root: str
 
 

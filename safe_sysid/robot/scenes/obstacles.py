@@ -75,21 +75,13 @@ def box_corners(size: ArrayLike) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Obstacle:
-    """What all kinds share; use one of the classes below.
+    """What all kinds share; use one of the classes below."""
 
-    Attributes:
-        kind: "box", "sphere", "capsule", "mesh" or "zonotope".
-        name: unique in its scene.
-        xyz: (3,) centre, m.
-        points: (m, 3) in the world, m.
-        radius: by which the hull of the points is inflated, m.
-    """
-
-    kind: ClassVar[str] = ""
-    name: str
-    xyz: FloatArray
-    points: FloatArray = field(init=False, repr=False)
-    radius: float = field(init=False)
+    kind: ClassVar[str] = ""  #: "box", "sphere", "capsule", "mesh" or "zonotope"
+    name: str  #: unique in its scene
+    xyz: FloatArray  #: (3,) centre, m
+    points: FloatArray = field(init=False, repr=False)  #: (m, 3) in the world, m
+    radius: float = field(init=False)  #: by which the hull of the points is inflated, m
 
     def __post_init__(self) -> None:
         self._freeze("xyz", (3,))
@@ -175,17 +167,12 @@ class SceneSphere(Obstacle):
 
 @dataclass(frozen=True, eq=False)
 class SceneCapsule(Obstacle):
-    """A segment along its own z axis, inflated: the cylinder of that radius and length, and half a ball at each end.
-
-    Attributes:
-        rpy: (3,) fixed-axis roll, pitch, yaw, rad.
-        length: of the segment, m; 0 for a ball.
-    """
+    """A segment along its own z axis, inflated: the cylinder of that radius and length, and half a ball at each end."""
 
     kind: ClassVar[str] = "capsule"
     radius: float
-    rpy: FloatArray
-    length: float
+    rpy: FloatArray  #: (3,) fixed-axis roll, pitch, yaw, rad
+    length: float  #: of the segment, m; 0 for a ball
 
     def __post_init__(self) -> None:
         self._freeze("rpy", (3,))
@@ -206,20 +193,13 @@ class SceneCapsule(Obstacle):
 
 @dataclass(frozen=True, eq=False)
 class SceneMesh(Obstacle):
-    """The convex hull of a cloud of vertices, with few corners and inflated so that it holds all of them.
-
-    Attributes:
-        rpy: (3,) fixed-axis roll, pitch, yaw, rad.
-        vertices: (m, 3) in the mesh's own frame, m.
-        error: by which coordinates of the vertices may be off, m.
-        source: where the vertices come from, for messages.
-    """
+    """The convex hull of a cloud of vertices, with few corners and inflated so that it holds all of them."""
 
     kind: ClassVar[str] = "mesh"
-    rpy: FloatArray
-    vertices: FloatArray
-    error: float = 0.0
-    source: str = ""
+    rpy: FloatArray  #: (3,) fixed-axis roll, pitch, yaw, rad
+    vertices: FloatArray  #: (m, 3) in the mesh's own frame, m
+    error: float = 0.0  #: by which coordinates of the vertices may be off, m
+    source: str = ""  #: where the vertices come from, for messages
 
     def __post_init__(self) -> None:
         self._freeze("rpy", (3,))

@@ -40,21 +40,15 @@ SECTIONS = {"box": "boxes", "sphere": "spheres", "capsule": "capsules", "mesh": 
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """What stands around the arm.
-
-    Attributes:
-        allowed_pairs: pairs {obstacle's name, body's name} whose overlap is harmless, such as the ground and the base.
-        start: (n,) rad, where a run starts in this scene; None for the robot's home.
-        goal: (n,) rad, where the scene's task ends; None if it has none.
-        file: where it was read from, for messages.
-    """
+    """What stands around the arm."""
 
     name: str
     obstacles: tuple[Obstacle, ...] = ()
+    #: pairs {obstacle's name, body's name} whose overlap is harmless, such as the ground and the base
     allowed_pairs: frozenset[frozenset[str]] = frozenset()
-    start: FloatArray | None = None
-    goal: FloatArray | None = None
-    file: str = "(scene)"
+    start: FloatArray | None = None  #: (n,) rad, where a run starts in this scene; None for the robot's home
+    goal: FloatArray | None = None  #: (n,) rad, where the scene's task ends; None if it has none
+    file: str = "(scene)"  #: where it was read from, for messages
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "obstacles", tuple(self.obstacles))

@@ -33,28 +33,17 @@ _UNIT = 1e-3  # by which the norm of a quaternion may differ from one
 
 @dataclass(frozen=True, eq=False)
 class SceneMarker:
-    """One marker, as visualization_msgs/Marker means it.
+    """One marker, as visualization_msgs/Marker means it."""
 
-    Attributes:
-        ns: namespace; with ``id`` the name.
-        id: number in the namespace.
-        action: "add" (also modifies), "delete" or "delete_all" (of the namespace, if one is given).
-        kind: "cube", "sphere", "cylinder" or "mesh"; any other text is refused with it.
-        frame: that the pose is given in; empty for the world.
-        position: (3,) m.
-        orientation: (4,) quaternion x, y, z, w.
-        scale: (3,) full sizes, m; factors of a mesh.
-        mesh_resource: package:// address of a mesh: who sends markers chooses among installed meshes, not among files.
-    """
-
-    ns: str = ""
-    id: int = 0
-    action: str = "add"
-    kind: str = "cube"
-    frame: str = ""
-    position: tuple[float, ...] = (0.0, 0.0, 0.0)
-    orientation: tuple[float, ...] = (0.0, 0.0, 0.0, 1.0)
-    scale: tuple[float, ...] = (1.0, 1.0, 1.0)
+    ns: str = ""  #: namespace; with ``id`` the name
+    id: int = 0  #: number in the namespace
+    action: str = "add"  #: "add" (also modifies), "delete" or "delete_all" (of the namespace, if one is given)
+    kind: str = "cube"  #: "cube", "sphere", "cylinder" or "mesh"; any other text is refused with it
+    frame: str = ""  #: that the pose is given in; empty for the world
+    position: tuple[float, ...] = (0.0, 0.0, 0.0)  #: (3,) m
+    orientation: tuple[float, ...] = (0.0, 0.0, 0.0, 1.0)  #: (4,) quaternion x, y, z, w
+    scale: tuple[float, ...] = (1.0, 1.0, 1.0)  #: (3,) full sizes, m; factors of a mesh
+    #: package:// address of a mesh: who sends markers chooses among installed meshes, not among files
     mesh_resource: str = ""
 
     @property

@@ -21,16 +21,11 @@ Hull = tuple[FloatArray, float]
 
 
 class Piece(NamedTuple):
-    """A hull of a cover.
+    """A hull of a cover."""
 
-    Attributes:
-        points: (k, 3), m; of a capsule one or two.
-        radius: m.
-        cut: (4,) normal and height: it holds the surface where ``normal . x >= height``; None: all of it.
-    """
-
-    points: FloatArray
-    radius: float
+    points: FloatArray  #: (k, 3), m; of a capsule one or two
+    radius: float  #: m
+    #: (4,) normal and height: it holds the surface where ``normal . x >= height``; None: all of it.
     cut: FloatArray | None
 
 

@@ -32,16 +32,11 @@ _KEY = "payload.hand_joints"
 
 @dataclass(frozen=True, eq=False)
 class Openings:
-    """The joints of a hand and how far they move.
-
-    Attributes:
-        travels: joint -> ends of its positions, rad or m.
-        model: Pinocchio's, with the locked joints moving; None where no joint of the hand moves.
-    """
+    """The joints of a hand and how far they move."""
 
     chain: UrdfChain
-    travels: Mapping[str, tuple[float, float]]
-    model: Any
+    travels: Mapping[str, tuple[float, float]]  #: joint -> ends of its positions, rad or m
+    model: Any  #: Pinocchio's, with the locked joints moving; None where no joint of the hand moves
 
     @classmethod
     def of(cls, chain: UrdfChain, settings: Settings, file: str) -> Openings:

@@ -74,21 +74,15 @@ class _EffectsFile(StrictModel):
 
 @dataclass(frozen=True, eq=False)
 class Effects:
-    """Effects of an arm of n joints at one scale; at 0 joints are rigid, friction is Coulomb's and viscous.
+    """Effects of an arm of n joints at one scale; at 0 joints are rigid, friction is Coulomb's and viscous."""
 
-    Attributes:
-        scale: factor of compliances, of static friction above Coulomb's, of the bristles' deflection, of all waves and
-            of the sensors' errors.
-        delay_s: of measurements, s.
-        quantum: of measured positions, rad.
-        filter_s: time constant of the measured velocity, s.
-    """
-
+    #: factor of compliances, of static friction above Coulomb's, of the bristles' deflection, of all waves and of the
+    #: sensors' errors
     scale: float
     joints: JointEffects
-    delay_s: float
-    quantum: float
-    filter_s: float
+    delay_s: float  #: of measurements, s
+    quantum: float  #: of measured positions, rad
+    filter_s: float  #: time constant of the measured velocity, s
 
 
 def read_effects(name_or_path: str | Path, theta: FloatArray, scale: float = 1.0, transition: float = 0.02) -> Effects:

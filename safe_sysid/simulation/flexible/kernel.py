@@ -34,23 +34,15 @@ __all__ = ["JointEffects", "advance", "mass_matrix", "rates", "wave_sums"]
 
 
 class JointEffects(NamedTuple):
-    """What the joints have besides the links; a wave is (angular order, amplitude, phase).
+    """What the joints have besides the links; a wave is (angular order, amplitude, phase)."""
 
-    Attributes:
-        flexible: (2, n) stiffness, N m/rad, and damping, N m s/rad; an infinite stiffness: rigid joints.
-        rotor: (n,) kg m^2 at the output.
-        friction: (6, n) Fc and Fs, N m, v_s, rad/s, s0, N m/rad, s1 and s2, N m s/rad; infinite s0: Fc sat(v / v_s).
-        gear: (m, n, 3) waves of the kinematic error, rad.
-        ripple: (m, n, 3) waves of the torque, as a share of it.
-        cogging: (m, n, 3) waves of the torque, N m.
-    """
-
-    flexible: FloatArray
-    rotor: FloatArray
+    flexible: FloatArray  #: (2, n) stiffness, N m/rad, and damping, N m s/rad; an infinite stiffness: rigid joints
+    rotor: FloatArray  #: (n,) kg m^2 at the output
+    #: (6, n) Fc and Fs, N m, v_s, rad/s, s0, N m/rad, s1 and s2, N m s/rad; infinite s0: Fc sat(v / v_s)
     friction: FloatArray
-    gear: FloatArray
-    ripple: FloatArray
-    cogging: FloatArray
+    gear: FloatArray  #: (m, n, 3) waves of the kinematic error, rad
+    ripple: FloatArray  #: (m, n, 3) waves of the torque, as a share of it
+    cogging: FloatArray  #: (m, n, 3) waves of the torque, N m
 
 
 @njit(cache=True)

@@ -30,23 +30,16 @@ CHAINS = ("random", "orthogonal", "wrist", "planar")
 
 @dataclass(frozen=True, eq=False)
 class TrueArm:
-    """An arm as it is, payload in hand.
-
-    Attributes:
-        theta: (14 n,) true parameters.
-        hand: (10,) last link with the empty hand, last joint's frame.
-        opening: (10,) largest change by the hand's opening; the true one is within.
-        flange: rotation (3, 3) and translation (3,) of the tool frame in the last joint frame.
-        uncertainty: relative part of the declared uncertainty.
-    """
+    """An arm as it is, payload in hand."""
 
     kinematics: Kinematics
-    theta: FloatArray
-    hand: FloatArray
-    opening: FloatArray
+    theta: FloatArray  #: (14 n,) true parameters
+    hand: FloatArray  #: (10,) last link with the empty hand, last joint's frame
+    opening: FloatArray  #: (10,) largest change by the hand's opening; the true one is within
+    #: rotation (3, 3) and translation (3,) of the tool frame in the last joint frame
     flange: tuple[FloatArray, FloatArray]
     payload: DrawnPayload
-    uncertainty: float
+    uncertainty: float  #: relative part of the declared uncertainty
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "theta", frozen_array(self.theta, (self.layout.size,), "TrueArm.theta"))

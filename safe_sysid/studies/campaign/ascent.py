@@ -35,19 +35,12 @@ __all__ = ["RecordDynamics", "aimed_direction", "field_of_rows", "signs_of_field
 
 @dataclass(frozen=True, eq=False)
 class RecordDynamics:
-    """First-order facts of a record, by Pinocchio.
+    """First-order facts of a record, by Pinocchio."""
 
-    Attributes:
-        rows: (N, n, 14 n) coefficients of the equations ``h tau = rows theta`` of all periods, at mid states.
-        inertia: (N+1, n, n) with rotors, kg m^2.
-        stiffness: (N, n, n) derivative of the torque by position, N m/rad.
-        growth: (N, n) what a period's equation changes by if it were one second longer, N m.
-    """
-
-    rows: FloatArray
-    inertia: FloatArray
-    stiffness: FloatArray
-    growth: FloatArray
+    rows: FloatArray  #: (N, n, 14 n) coefficients of the equations ``h tau = rows theta`` of all periods, at mid states
+    inertia: FloatArray  #: (N+1, n, n) with rotors, kg m^2
+    stiffness: FloatArray  #: (N, n, n) derivative of the torque by position, N m/rad
+    growth: FloatArray  #: (N, n) what a period's equation changes by if it were one second longer, N m
 
     @classmethod
     def of(cls, arm: TrueArm, record: TrueRecord, transition: float, link: bool, states: bool) -> RecordDynamics:

@@ -37,15 +37,10 @@ BREAKS = {
 
 @dataclass(frozen=True)
 class Break:
-    """One broken assumption, or none.
+    """One broken assumption, or none."""
 
-    Attributes:
-        name: key of :data:`BREAKS`, or "none".
-        acceleration: factor on the declared bound.
-    """
-
-    name: str = "none"
-    acceleration: float = 1.0
+    name: str = "none"  #: key of :data:`BREAKS`, or "none"
+    acceleration: float = 1.0  #: factor on the declared bound
     settings: dict[str, Any] = field(default_factory=dict)
 
     @classmethod

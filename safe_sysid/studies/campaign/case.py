@@ -29,33 +29,23 @@ _STEP = 2.5e-4  # s, of integration
 
 @dataclass(frozen=True, eq=False)
 class IdentificationCase:
-    """Everything that a trial is made of; logs may be taken with other signs of the errors.
-
-    Attributes:
-        arm: as declared (the truth, unless an assumption is broken).
-        theta: (14 n,) true parameters.
-        acceleration: (n,) declared bound, rad/s^2.
-        continuous: (n,) joints that wrap.
-        beyond: factor on all errors.
-        seeds: seed and index.
-        remake: the record under another true gravity (3,); None where that would be another motion, or another tare.
-        empty_handed: parameters and record of a motion before this one, with the empty hand; None without a tare.
-        constants: that the identifier is told intervals of; None: there are none.
-    """
+    """Everything that a trial is made of; logs may be taken with other signs of the errors."""
 
     settings: TrialSettings
-    arm: TrueArm
-    theta: FloatArray
+    arm: TrueArm  #: as declared (the truth, unless an assumption is broken)
+    theta: FloatArray  #: (14 n,) true parameters
     record: TrueRecord
     levels: Levels
-    acceleration: FloatArray
-    continuous: BoolArray
-    beyond: float
+    acceleration: FloatArray  #: (n,) declared bound, rad/s^2
+    continuous: BoolArray  #: (n,) joints that wrap
+    beyond: float  #: factor on all errors
     broken: Break
-    seeds: tuple[int, int]
+    seeds: tuple[int, int]  #: seed and index
+    #: the record under another true gravity (3,); None where that would be another motion, or another tare
     remake: Callable[[FloatArray], TrueRecord] | None = None
+    #: parameters and record of a motion before this one, with the empty hand; None without a tare
     empty_handed: tuple[FloatArray, TrueRecord] | None = None
-    constants: TrueUnknowns | None = None
+    constants: TrueUnknowns | None = None  #: that the identifier is told intervals of; None: there are none
 
     @property
     def has_state_errors(self) -> bool:

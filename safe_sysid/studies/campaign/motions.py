@@ -26,15 +26,10 @@ _DEGREE = 5
 
 @dataclass(frozen=True, eq=False)
 class TrueMotion:
-    """Positions of n joints, continuous with continuous velocity; ``q = sum_d c[p, j, d] (t - knots[p])^d``.
+    """Positions of n joints, continuous with continuous velocity; ``q = sum_d c[p, j, d] (t - knots[p])^d``."""
 
-    Attributes:
-        knots: (K+1,) increasing, s.
-        coefficients: (K, n, 6) of the pieces in local time, rad/s^d.
-    """
-
-    knots: FloatArray
-    coefficients: FloatArray
+    knots: FloatArray  #: (K+1,) increasing, s
+    coefficients: FloatArray  #: (K, n, 6) of the pieces in local time, rad/s^d
 
     def __post_init__(self) -> None:
         """Check shapes and freeze.

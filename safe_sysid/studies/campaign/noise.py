@@ -23,26 +23,19 @@ NOISES = (
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """What is declared, and true unless scaled beyond.
+    """What is declared, and true unless scaled beyond."""
 
-    Attributes:
-        torque_abs, torque_rel: (n,) N m, and the share.
-        position, velocity: (n,) rad, rad/s.
-        stamp: s.
-        bias, drift: (n,) of the torque sensor: constant, and slow, N m.
-        delay, jitter: of the torque, s.
-        angle, relative: cone of gravity, rad and a fraction.
-    """
-
-    torque_abs: FloatArray
-    torque_rel: FloatArray
-    position: FloatArray
-    velocity: FloatArray
-    stamp: float
+    torque_abs: FloatArray  #: (n,) N m, and the share
+    torque_rel: FloatArray  #: (n,) N m, and the share
+    position: FloatArray  #: (n,) rad, rad/s
+    velocity: FloatArray  #: (n,) rad, rad/s
+    stamp: float  #: s
+    #: bias, drift: (n,) of the torque sensor: constant, and slow, N m
     bias: FloatArray
     drift: FloatArray
-    delay: float
-    jitter: float
+    delay: float  #: of the torque, s
+    jitter: float  #: of the torque, s
+    #: angle, relative: cone of gravity, rad and a fraction
     angle: float
     relative: float
 
@@ -65,22 +58,14 @@ class Levels:
 
 @dataclass(frozen=True, eq=False)
 class Signs:
-    """Errors in units of their bounds, in [-1, 1].
+    """Errors in units of their bounds, in [-1, 1]."""
 
-    Attributes:
-        torque: (N+1, n) as reported with a sample.
-        position, velocity: (N+1, n).
-        stamp: (N+1,).
-        stick: (N+1, n) of stuck friction in the period before a sample.
-        bias: (n,).
-    """
-
-    torque: FloatArray
-    position: FloatArray
-    velocity: FloatArray
-    stamp: FloatArray
-    stick: FloatArray
-    bias: FloatArray
+    torque: FloatArray  #: (N+1, n) as reported with a sample
+    position: FloatArray  #: (N+1, n)
+    velocity: FloatArray  #: (N+1, n)
+    stamp: FloatArray  #: (N+1,)
+    stick: FloatArray  #: (N+1, n) of stuck friction in the period before a sample
+    bias: FloatArray  #: (n,)
 
 
 def draw_levels(rng: np.random.Generator, n: int, period: float, kind: str, effort: str) -> Levels:

@@ -21,20 +21,13 @@ _SHARE = {"light": 1e-6, "none": 0.0}
 
 @dataclass(frozen=True, eq=False)
 class DrawnPayload:
-    """A body inside a box, both in the tool frame.
+    """A body inside a box, both in the tool frame."""
 
-    Attributes:
-        kind: one of :data:`PAYLOADS`.
-        theta: (10,) parameters about the tool frame's origin.
-        center, size: (3,) of the box, m.
-        density: kg/m^3, infinite for points.
-    """
-
-    kind: str
-    theta: FloatArray
-    center: FloatArray
-    size: FloatArray
-    density: float
+    kind: str  #: one of :data:`PAYLOADS`
+    theta: FloatArray  #: (10,) parameters about the tool frame's origin
+    center: FloatArray  #: (3,) of the box, m
+    size: FloatArray  #: (3,) of the box, m
+    density: float  #: kg/m^3, infinite for points
 
     def __post_init__(self) -> None:
         for name, length in (("theta", 10), ("center", 3), ("size", 3)):

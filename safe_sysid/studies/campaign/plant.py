@@ -29,30 +29,20 @@ class TrueRecord:
     """Truth at the samples, and for each sample the torque that is reported with it.
 
     That is the mean over the period before the sample (row 0 is then zero), or the torque at an instant.
-
-    Attributes:
-        times: (N+1,) s.
-        q, qd: (N+1, n) rad, rad/s.
-        rigid: (N+1, n) behind the gears: of the links' motion, of rotors that spin in them, and of gravity, N m.
-        friction: (N+1, n) all friction and offset, apart from what is stuck, N m.
-        stuck: (N+1, n) share of the period in which a joint's Coulomb torque is free, times Fc, N m.
-        rotor: (N+1, n) of the joints' own rotors, N m.
-        offset: (n,) beta, N m.
-        acceleration: (n,) supremum of ``|qdd|``, rad/s^2.
-        jerk: (n,) supremum of ``|qddd|`` where qdd is continuous, rad/s^3; None elsewhere.
-        rate: (n,) bound of the rate of the torque, motor side, then of the link side, N m/s; None where it jumps.
     """
 
-    times: FloatArray
-    q: FloatArray
-    qd: FloatArray
+    times: FloatArray  #: (N+1,) s
+    q: FloatArray  #: (N+1, n) rad, rad/s
+    qd: FloatArray  #: (N+1, n) rad, rad/s
+    #: (N+1, n) behind the gears: of the links' motion, of rotors that spin in them, and of gravity, N m
     rigid: FloatArray
-    friction: FloatArray
-    stuck: FloatArray
-    rotor: FloatArray
-    offset: FloatArray
-    acceleration: FloatArray
-    jerk: FloatArray | None = None
+    friction: FloatArray  #: (N+1, n) all friction and offset, apart from what is stuck, N m
+    stuck: FloatArray  #: (N+1, n) share of the period in which a joint's Coulomb torque is free, times Fc, N m
+    rotor: FloatArray  #: (N+1, n) of the joints' own rotors, N m
+    offset: FloatArray  #: (n,) beta, N m
+    acceleration: FloatArray  #: (n,) supremum of ``|qdd|``, rad/s^2
+    jerk: FloatArray | None = None  #: (n,) supremum of ``|qddd|`` where qdd is continuous, rad/s^3; None elsewhere
+    #: (n,) bound of the rate of the torque, motor side, then of the link side, N m/s; None where it jumps
     rate: tuple[FloatArray, FloatArray] | None = None
 
     def torque(self, stick: FloatArray, link: bool) -> FloatArray:

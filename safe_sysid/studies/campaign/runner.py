@@ -61,16 +61,11 @@ Result = dict[str, Any]
 
 @dataclass(frozen=True)
 class Campaign:
-    """Which trials.
+    """Which trials."""
 
-    Attributes:
-        kind: key of :data:`KINDS`.
-        options: of the kind of trial; plain data.
-    """
-
-    kind: str
+    kind: str  #: key of :data:`KINDS`
     seed: int
-    options: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)  #: of the kind of trial; plain data
 
     def header(self) -> dict[str, Any]:
         """What two runs must share to be one campaign."""

@@ -22,57 +22,42 @@ _EQUATIONS = 1500  # samples times joints of one trial, about: what 10,000 trial
 
 @dataclass(frozen=True)
 class TrialSettings:
-    """One trial. Random numbers follow from seed, index and these.
+    """One trial. Random numbers follow from seed, index and these."""
 
-    Attributes:
-        joints: of the arm. chain, payload, motion, noise: kinds, see the modules of these names.
-        source: "motor", "link" or "command". effort: "held" or "sampled". level: of the noise.
-        rate: samples per second. samples: periods. jitter: of sampling times, in periods.
-        lost: whether samples are lost, repeated or not finite.
-        law: of friction below ``transition`` (rad/s). coulomb: size, N m.
-        margin: of the declared acceleration bound over the true supremum.
-        prior: where the truth lies: "inside" or at a "corner" (worst directions choose the corner themselves).
-        component, side: of the bound that a worst direction attacks; ridge: weight of the prior in it.
-        continuous: whether positions wrap.
-        method: "lp" or "sdp". box, density: whether the payload's box and density are told.
-        geared: whether rotors turn in moving links. ratios: whether some of their ratios are not told.
-        zero: largest offset that is declared of a joint's zero, rad or m; 0: all zeros are exact.
-        tare: whether a motion with the empty hand came before. certified: whether certificates are written and checked.
-        prismatic: chance of each joint to slide instead of to turn.
-    """
-
-    joints: int
+    joints: int  #: of the arm. chain, payload, motion, noise: kinds, see the modules of these names.
     chain: str
     payload: str
     motion: str
     noise: str
-    source: str
+    source: str  #: "motor", "link" or "command". effort: "held" or "sampled". level: of the noise.
     effort: str
     level: str
-    rate: float
+    rate: float  #: samples per second. samples: periods. jitter: of sampling times, in periods.
     samples: int
     jitter: float
-    lost: bool
-    law: str
+    lost: bool  #: whether samples are lost, repeated or not finite
+    law: str  #: of friction below ``transition`` (rad/s). coulomb: size, N m.
     transition: float
     coulomb: float
-    margin: float
-    prior: str
+    margin: float  #: of the declared acceleration bound over the true supremum
+    prior: str  #: where the truth lies: "inside" or at a "corner" (worst directions choose the corner themselves)
+    #: component, side: of the bound that a worst direction attacks; ridge: weight of the prior in it
     component: int
     side: float
     ridge: float
     simulated: bool
-    continuous: bool
-    method: str
+    continuous: bool  #: whether positions wrap
+    method: str  #: "lp" or "sdp". box, density: whether the payload's box and density are told.
     box: bool
     density: bool
     updates: int
+    #: whether a motion with the empty hand came before. certified: whether certificates are written and checked.
     tare: bool
     certified: bool
-    prismatic: float
-    geared: bool
+    prismatic: float  #: chance of each joint to slide instead of to turn
+    geared: bool  #: whether rotors turn in moving links. ratios: whether some of their ratios are not told.
     ratios: bool
-    zero: float
+    zero: float  #: largest offset that is declared of a joint's zero, rad or m; 0: all zeros are exact
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""

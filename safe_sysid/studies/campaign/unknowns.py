@@ -16,21 +16,13 @@ __all__ = ["TrueUnknowns", "draw_unknowns"]
 
 @dataclass(frozen=True, eq=False)
 class TrueUnknowns:
-    """What is true of the constants, and what is declared of them.
+    """What is true of the constants, and what is declared of them."""
 
-    Attributes:
-        offset: (n,) a joint is where it is measured plus this, rad or m.
-        zero: (n,) declared bound of it.
-        hidden: (M,) motors of which the ratio is not told.
-        kappa: (M,) their true reactions ``Ia / ratio``; those of the others too.
-        reaction: (M, 2) intervals that hold them.
-    """
-
-    offset: FloatArray
-    zero: FloatArray
-    hidden: BoolArray
-    kappa: FloatArray
-    reaction: FloatArray
+    offset: FloatArray  #: (n,) a joint is where it is measured plus this, rad or m
+    zero: FloatArray  #: (n,) declared bound of it
+    hidden: BoolArray  #: (M,) motors of which the ratio is not told
+    kappa: FloatArray  #: (M,) their true reactions ``Ia / ratio``; those of the others too
+    reaction: FloatArray  #: (M, 2) intervals that hold them
 
     @property
     def values(self) -> FloatArray:

@@ -60,16 +60,11 @@ def start_share(gains: ControllerGains, carry: QuinticTrajectory, measurement: S
 
 @dataclass(frozen=True, eq=False)
 class CarryProof:
-    """What carries are proved against.
+    """What carries are proved against."""
 
-    Attributes:
-        model: the arm as its file says; its torque limits are the drives' warning thresholds.
-        torque: (n,) N m, that no command shall exceed; None: the model's.
-        payloads: name to solids in the tool frame; for others the configuration's envelope stands.
-    """
-
-    model: RobotModel
-    torque: FloatArray | None = None
+    model: RobotModel  #: the arm as its file says; its torque limits are the drives' warning thresholds
+    torque: FloatArray | None = None  #: (n,) N m, that no command shall exceed; None: the model's
+    #: name to solids in the tool frame; for others the configuration's envelope stands
     payloads: Mapping[str, Payload] = field(default_factory=lambda: MappingProxyType({}))
 
     @classmethod

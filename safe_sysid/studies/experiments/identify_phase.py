@@ -37,19 +37,12 @@ Reference = Callable[[float], FloatArray]
 
 @dataclass(frozen=True, eq=False)
 class LearnedPayload:
-    """What an identification phase ended with.
+    """What an identification phase ended with."""
 
-    Attributes:
-        box: proved bounds of all parameters; the prior where nothing was learned.
-        nominal: (10,) estimate of theta_e inside them.
-        rest: (n,) rad, the reference at which the arm rests now.
-        failure: "" or why it was given up.
-    """
-
-    box: ParameterBox
-    nominal: FloatArray
-    rest: FloatArray
-    failure: str = ""
+    box: ParameterBox  #: proved bounds of all parameters; the prior where nothing was learned
+    nominal: FloatArray  #: (10,) estimate of theta_e inside them
+    rest: FloatArray  #: (n,) rad, the reference at which the arm rests now
+    failure: str = ""  #: "" or why it was given up
     notes: dict[str, Any] = field(default_factory=dict)
 
 

@@ -39,58 +39,38 @@ class Phase(str, Enum):
 
 @dataclass(frozen=True, eq=False)
 class CarryTask:
-    """One dumbbell's way, from the work cell's file.
+    """One dumbbell's way, from the work cell's file."""
 
-    Attributes:
-        dumbbell: name, such as "8lb".
-        pick: (n,) rad, hand around the handle in the rack.
-        lift: from pick to the work cell's ready pose.
-        carry: from the ready pose to the place pose: the fast motion.
-        retract: from the place pose, empty hand; None where nothing is placed (experiment c).
-        place_xyz: (3,) m, where the dumbbell's centre shall be after settling (experiment c: when the carry is over).
-        place_rotation: (3, 3) axes of the dumbbell there.
-    """
-
-    dumbbell: str
-    pick: FloatArray
-    lift: QuinticTrajectory
-    carry: QuinticTrajectory
-    retract: QuinticTrajectory | None
+    dumbbell: str  #: name, such as "8lb"
+    pick: FloatArray  #: (n,) rad, hand around the handle in the rack
+    lift: QuinticTrajectory  #: from pick to the work cell's ready pose
+    carry: QuinticTrajectory  #: from the ready pose to the place pose: the fast motion
+    retract: QuinticTrajectory | None  #: from the place pose, empty hand; None where nothing is placed (experiment c)
+    #: (3,) m, where the dumbbell's centre shall be after settling (experiment c: when the carry is over)
     place_xyz: FloatArray
-    place_rotation: FloatArray
+    place_rotation: FloatArray  #: (3, 3) axes of the dumbbell there
 
 
 @dataclass(frozen=True)
 class Contact:
-    """The arm, or what it holds, touched something.
+    """The arm, or what it holds, touched something."""
 
-    Attributes:
-        time: s, of the first touch.
-        one: name of the arm's part, or "payload".
-        two: of what was touched: an obstacle, a dumbbell, another part of the arm.
-        depth: m, deepest while this pair touched in this phase.
-    """
-
-    time: float
+    time: float  #: s, of the first touch
     phase: Phase
-    one: str
-    two: str
-    depth: float
+    one: str  #: name of the arm's part, or "payload"
+    two: str  #: of what was touched: an obstacle, a dumbbell, another part of the arm
+    depth: float  #: m, deepest while this pair touched in this phase
 
 
 @dataclass(frozen=True, eq=False)
 class Identification:
-    """What a driver's identification phase ends with.
+    """What a driver's identification phase ends with."""
 
-    Attributes:
-        rest: (n,) rad, the reference at which the arm rests now; the choreography moves it to the ready pose if it
-            is elsewhere (phase RETURN).
-        failure: "" or why the method gave up: the trial fails with this reason.
-        notes: plain data for the trial's record (bounds, estimates, plans, draws).
-    """
-
+    #: (n,) rad, the reference at which the arm rests now; the choreography moves it to the ready pose if it is
+    #: elsewhere (phase RETURN)
     rest: FloatArray
-    failure: str = ""
+    failure: str = ""  #: "" or why the method gave up: the trial fails with this reason
+    #: plain data for the trial's record (bounds, estimates, plans, draws)
     notes: dict[str, Any] = field(default_factory=dict)
 
 
@@ -166,72 +146,44 @@ class Driver(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """How one dumbbell went.
-
-    Attributes:
-        success: whether all criteria were met.
-        reason: "" or the first criterion that was not, in words.
-        failures: all that were not.
-        position_error: m, of the dumbbell's centre after settling; nan if it was never released.
-        angle_error: rad, the same.
-        stack_error: m, largest displacement from its place of a dumbbell that was placed before; nan without any.
-        torque_ratio: largest |commanded torque| over the criterion's limit, over joints and time.
-        tracking_error: rad, largest |reference - true position| during the carry, over joints.
-        contacts: all, with the pairs that are allowed left out.
-        start, end: stamps of the grasp and of the judgement, s.
-        identification: notes of the driver's identification phase.
-    """
+    """How one dumbbell went."""
 
     dumbbell: str
-    success: bool
-    reason: str
-    failures: tuple[str, ...]
-    position_error: float
-    angle_error: float
-    stack_error: float
-    torque_ratio: float
-    tracking_error: float
-    contacts: tuple[Contact, ...]
+    success: bool  #: whether all criteria were met
+    reason: str  #: "" or the first criterion that was not, in words
+    failures: tuple[str, ...]  #: all that were not
+    position_error: float  #: m, of the dumbbell's centre after settling; nan if it was never released
+    angle_error: float  #: rad, the same
+    stack_error: float  #: m, largest displacement from its place of a dumbbell that was placed before; nan without any
+    torque_ratio: float  #: largest |commanded torque| over the criterion's limit, over joints and time
+    tracking_error: float  #: rad, largest |reference - true position| during the carry, over joints
+    contacts: tuple[Contact, ...]  #: all, with the pairs that are allowed left out
+    #: start, end: stamps of the grasp and of the judgement, s
     start: float
     end: float
-    identification: dict[str, Any] = field(default_factory=dict)
+    identification: dict[str, Any] = field(default_factory=dict)  #: notes of the driver's identification phase
 
 
 @dataclass(eq=False)
 class Recording:
-    """Tick by tick, for pictures: K ticks of the phases in which the driver worked (IDENTIFY left out: the driver's).
+    """Tick by tick, for pictures: K ticks of the phases in which the driver worked, without IDENTIFY (the driver's)."""
 
-    Attributes:
-        dumbbell, phase: (K,) names.
-        stamp: (K,) s.
-        reference: (K, 3, n) desired position, velocity, acceleration.
-        q, qd: (K, n) true, rad and rad/s.
-        torque: (K, n) commanded, N m.
-    """
-
-    dumbbell: list[str] = field(default_factory=list)
-    phase: list[str] = field(default_factory=list)
-    stamp: list[float] = field(default_factory=list)
-    reference: list[FloatArray] = field(default_factory=list)
-    q: list[FloatArray] = field(default_factory=list)
-    qd: list[FloatArray] = field(default_factory=list)
-    torque: list[FloatArray] = field(default_factory=list)
+    dumbbell: list[str] = field(default_factory=list)  #: (K,) names
+    phase: list[str] = field(default_factory=list)  #: (K,) names
+    stamp: list[float] = field(default_factory=list)  #: (K,) s
+    reference: list[FloatArray] = field(default_factory=list)  #: (K, 3, n) desired position, velocity, acceleration
+    q: list[FloatArray] = field(default_factory=list)  #: (K, n) true, rad and rad/s
+    qd: list[FloatArray] = field(default_factory=list)  #: (K, n) true, rad and rad/s
+    torque: list[FloatArray] = field(default_factory=list)  #: (K, n) commanded, N m
 
 
 @dataclass(frozen=True, eq=False)
 class CellReport:
-    """How one run of a work cell went.
-
-    Attributes:
-        method: the driver's name.
-        success: whether every dumbbell was placed.
-        reason: "" or "<dumbbell>: <why>" of the first that was not; the run ends there.
-        recording: tick by tick, where it was asked for.
-    """
+    """How one run of a work cell went."""
 
     workcell: str
-    method: str
-    success: bool
-    reason: str
+    method: str  #: the driver's name
+    success: bool  #: whether every dumbbell was placed
+    reason: str  #: "" or "<dumbbell>: <why>" of the first that was not; the run ends there
     placements: tuple[Placement, ...]
-    recording: Recording | None = None
+    recording: Recording | None = None  #: tick by tick, where it was asked for

@@ -59,23 +59,14 @@ class Excitation(Enum):
 
 @dataclass(frozen=True)
 class Method:
-    """A row of Table II.
+    """A row of Table II."""
 
-    Attributes:
-        name: in the paper.
-        law: of the task, a name of :func:`safe_sysid.control.laws.make_law`.
-        model: where its model of hand and payload comes from.
-        uncertain: whether it is told the model's uncertainty; without, it takes the model for exact.
-        excitation: before the task.
-        identifying_law: what tracks the exciting motion and holds the arm before it.
-    """
-
-    name: str
-    law: str
-    model: ModelSource
-    uncertain: bool
-    excitation: Excitation = Excitation.NONE
-    identifying_law: str = ""
+    name: str  #: in the paper
+    law: str  #: of the task, a name of :func:`safe_sysid.control.laws.make_law`
+    model: ModelSource  #: where its model of hand and payload comes from
+    uncertain: bool  #: whether it is told the model's uncertainty; without, it takes the model for exact
+    excitation: Excitation = Excitation.NONE  #: before the task
+    identifying_law: str = ""  #: what tracks the exciting motion and holds the arm before it
 
     @property
     def first_law(self) -> str:

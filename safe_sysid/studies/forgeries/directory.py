@@ -47,20 +47,15 @@ _ATTEMPTS = 40
 
 @dataclass(frozen=True, eq=False)
 class ForgedRun:
-    """A run that passes.
+    """A run that passes."""
 
-    Attributes:
-        folder: as ``identify`` leaves it, without report.
-        proved: (10,) lower and upper ends that its last certificate proves, which may be better than what it publishes.
-        keep: whose end is the folder's.
-    """
-
-    folder: Path
+    folder: Path  #: as ``identify`` leaves it, without report
     model: RobotModel
     log: Log
     verification: Verification
+    #: (10,) lower and upper ends that its last certificate proves, which may be better than what it publishes
     proved: tuple[FloatArray, FloatArray]
-    keep: Any
+    keep: Any  #: whose end is the folder's
 
 
 def trusting(model: RobotModel) -> Verification:

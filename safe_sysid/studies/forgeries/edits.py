@@ -34,14 +34,10 @@ _NO_CLAIM = ("written_by", "errors", "robot.name", "arrays")
 
 @dataclass(frozen=True, eq=False)
 class ForgeryScene:
-    """What a forger works with.
-
-    Attributes:
-        run: that it is of. other: the run of another arm.
-    """
+    """What a forger works with."""
 
     folder: Path
-    run: ForgedRun
+    run: ForgedRun  #: that it is of. other: the run of another arm.
     other: ForgedRun
     rng: np.random.Generator
 

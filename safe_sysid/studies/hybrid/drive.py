@@ -68,22 +68,15 @@ def guard(model: RobotModel, feed_forward: FeedForward, name: str = "model") -> 
 
 @dataclass(frozen=True, eq=False)
 class Driven:
-    """What a run recorded, period by period.
+    """What a run recorded, period by period."""
 
-    Attributes:
-        stamp: (N,) s.
-        q, qd: (N, n) measured before the command, rad, rad/s.
-        torque: (N, n) commanded, N m.
-        true: (N, n) position of the links after the period, rad.
-        guarded: ticks in which the feed-forward was not followed.
-    """
-
-    stamp: FloatArray
+    stamp: FloatArray  #: (N,) s
+    #: q, qd: (N, n) measured before the command, rad, rad/s
     q: FloatArray
     qd: FloatArray
-    torque: FloatArray
-    true: FloatArray
-    guarded: int
+    torque: FloatArray  #: (N, n) commanded, N m
+    true: FloatArray  #: (N, n) position of the links after the period, rad
+    guarded: int  #: ticks in which the feed-forward was not followed
 
 
 def drive(

@@ -46,19 +46,14 @@ _EFFECTS = "panda_effects"
 
 @dataclass(frozen=True)
 class DataSize:
-    """How much data.
-
-    Attributes:
-        period: of a fast one, s; a slow one takes four times as long.
-        validations: series whose both speeds are for validation, and as many of which one speed is.
-    """
+    """How much data."""
 
     series: int
-    period: float
+    period: float  #: of a fast one, s; a slow one takes four times as long
     repeats: int
     harmonics: int
     tests: int = 2
-    validations: int = 2
+    validations: int = 2  #: series whose both speeds are for validation, and as many of which one speed is
     improvements: int = 50
 
 

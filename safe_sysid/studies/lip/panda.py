@@ -39,21 +39,13 @@ _START, _ATTEMPTS, _LESS = 0.1, 11, 0.8
 
 @dataclass(frozen=True)
 class Setting:
-    """How trajectories are drawn.
+    """How trajectories are drawn."""
 
-    Attributes:
-        samples: of a trajectory, at 10 Hz.
-        frequency: fundamental, rad/s.
-        low: (7,) rad.
-        high: (7,) rad.
-        sinusoids: of each joint.
-    """
-
-    samples: int
-    frequency: float
-    low: FloatArray
-    high: FloatArray
-    sinusoids: int = 50
+    samples: int  #: of a trajectory, at 10 Hz
+    frequency: float  #: fundamental, rad/s
+    low: FloatArray  #: (7,) rad
+    high: FloatArray  #: (7,) rad
+    sinusoids: int = 50  #: of each joint
 
 
 _MIDDLE, _HALF = 0.5 * (_LOW + _HIGH), 0.5 * (_HIGH - _LOW)
@@ -70,19 +62,12 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Data:
-    """A trajectory.
+    """A trajectory."""
 
-    Attributes:
-        x: N samples.
-        torque: (N, n) without noise, N m.
-        noisy: (N, n) N m.
-        energies: (2, N) kinetic and potential, J.
-    """
-
-    x: Motions
-    torque: FloatArray
-    noisy: FloatArray
-    energies: FloatArray
+    x: Motions  #: N samples
+    torque: FloatArray  #: (N, n) without noise, N m
+    noisy: FloatArray  #: (N, n) N m
+    energies: FloatArray  #: (2, N) kinetic and potential, J
 
 
 class Panda:

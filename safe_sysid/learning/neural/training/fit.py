@@ -38,29 +38,21 @@ CHECKPOINT = "checkpoint.pt"
 
 @dataclass(frozen=True)
 class Schedule:
-    """How it is trained [Hybrid section IV, Table IV].
+    """How it is trained [Hybrid section IV, Table IV]."""
 
-    Attributes:
-        rate: of Adam; None: 0.004, or 0.001 of a Deep Lagrangian network.
-        batch: sequences of a batch; None: 1000, or fewer where there is less data, so that an epoch has as many updates
-            as the paper's.
-        steps: of a sequence; models without memory learn from single samples.
-        patience: epochs without a better validation loss after which it ends: 10 of Table I, 30 of Table II.
-        slower_after: epochs after which the rate is a tenth.
-        epochs: at most.
-        period: of a step of the network, s; 0: a tick, as in [Hybrid], where 100 steps are a tenth of a second, and a
-            joint that sticks is forgotten before it slips.
-        sees: what a network beside a rigid arm sees, one of :data:`~safe_sysid.learning.neural.models.SEEN`; one alone
-            sees positions.
-    """
-
-    rate: float | None = None
+    rate: float | None = None  #: of Adam; None: 0.004, or 0.001 of a Deep Lagrangian network
+    #: sequences of a batch; None: 1000, or fewer where there is less data, so that an epoch has as many updates as the
+    #: paper's
     batch: int | None = None
-    steps: int = 100
-    patience: int = 30
-    slower_after: int = 30
-    epochs: int = 1000
+    steps: int = 100  #: of a sequence; models without memory learn from single samples
+    patience: int = 30  #: epochs without a better validation loss after which it ends: 10 of Table I, 30 of Table II
+    slower_after: int = 30  #: epochs after which the rate is a tenth
+    epochs: int = 1000  #: at most
+    #: of a step of the network, s; 0: a tick, as in [Hybrid], where 100 steps are a tenth of a second, and a joint that
+    #: sticks is forgotten before it slips
     period: float = 0.01
+    #: what a network beside a rigid arm sees, one of :data:`~safe_sysid.learning.neural.models.SEEN`; one alone sees
+    #: positions
     sees: str = SEEN[0]
 
     @classmethod
@@ -92,40 +84,26 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Epoch:
-    """What one epoch came to.
+    """What one epoch came to."""
 
-    Attributes:
-        number: from 1.
-        train: mean loss of its batches.
-        validation: loss after it.
-        rigid: validation loss of the rigid part (with friction) alone; None without one.
-        eigenvalue: smallest of all links' pseudo-inertias, relative to the link's largest; None without a rigid part.
-        seconds: since training began, earlier runs included.
-    """
-
-    number: int
-    train: float
-    validation: float
-    rigid: float | None
+    number: int  #: from 1
+    train: float  #: mean loss of its batches
+    validation: float  #: loss after it
+    rigid: float | None  #: validation loss of the rigid part (with friction) alone; None without one
+    #: smallest of all links' pseudo-inertias, relative to the link's largest; None without a rigid part
     eigenvalue: float | None
-    seconds: float
+    seconds: float  #: since training began, earlier runs included
 
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """The best epoch of a training.
+    """The best epoch of a training."""
 
-    Attributes:
-        learned: the model; of a Deep Lagrangian network only its residual network.
-        history: of all epochs.
-        predict: (N, n) torque along a motion where ``learned`` does not say all of it; None where it does.
-        ended: why: "early stopping", "epochs" or "time".
-    """
-
-    learned: Learned
-    history: tuple[Epoch, ...]
+    learned: Learned  #: the model; of a Deep Lagrangian network only its residual network
+    history: tuple[Epoch, ...]  #: of all epochs
+    #: (N, n) torque along a motion where ``learned`` does not say all of it; None where it does
     predict: Callable[[Motion], FloatArray] | None
-    ended: str
+    ended: str  #: why: "early stopping", "epochs" or "time"
 
 
 class HybridNetwork(nn.Module):

@@ -30,21 +30,13 @@ _CHUNK = 4096
 
 @dataclass(frozen=True)
 class Batch:
-    """Sequences of one step of training, float32.
+    """Sequences of one step of training, float32."""
 
-    Attributes:
-        x: (B, T, 3 n) what the network sees.
-        target: (B, T, n) torque in units of its range.
-        states: (3, B, T, n) ``q``, ``qd``, ``qdd`` as they are.
-        sign: (B, T, n) ``sat(qd / transition)``.
-        regressor: (B, T, n, b), or None where no rigid part needs it.
-    """
-
-    x: Tensor
-    target: Tensor
-    states: Tensor
-    sign: Tensor
-    regressor: Tensor | None
+    x: Tensor  #: (B, T, 3 n) what the network sees
+    target: Tensor  #: (B, T, n) torque in units of its range
+    states: Tensor  #: (3, B, T, n) ``q``, ``qd``, ``qdd`` as they are
+    sign: Tensor  #: (B, T, n) ``sat(qd / transition)``
+    regressor: Tensor | None  #: (B, T, n, b), or None where no rigid part needs it
 
 
 def arm_basis(kin: Kinematics) -> FloatArray:

@@ -54,19 +54,14 @@ class JointSample(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PlanAnswer:
-    """What a planner says for one hand-over.
-
-    Attributes:
-        box_identity: ``epoch:seq`` of the box that the plan is certified for.
-        trajectory: None: there is no certified plan, brake.
-        next_ns: without a trajectory: when the next one will begin, and be waited for in lock-step; None: none will.
-        digest: of the planner's configuration and scene (:mod:`safe_sysid.nodes.common.digest`); "" if not said.
-    """
+    """What a planner says for one hand-over."""
 
     start_ns: int
-    box_identity: str
-    trajectory: QuinticTrajectory | None
+    box_identity: str  #: ``epoch:seq`` of the box that the plan is certified for
+    trajectory: QuinticTrajectory | None  #: None: there is no certified plan, brake
+    #: without a trajectory: when the next one will begin, and be waited for in lock-step; None: none will
     next_ns: int | None = None
+    #: of the planner's configuration and scene (:mod:`safe_sysid.nodes.common.digest`); "" if not said
     digest: str = ""
 
     def plan(self, start_time: float, t_plan: float, sequence: int) -> Plan:
@@ -80,15 +75,9 @@ class PlanAnswer:
 
 @dataclass(frozen=True, eq=False)
 class BoundsAnswer:
-    """A box, and what is said about it.
-
-    Attributes:
-        nominal: (P,) in it.
-        batch: number of the identifier's; None if not said.
-        digest: of the sender's configuration (:mod:`safe_sysid.nodes.common.digest`); "" if not said.
-    """
+    """A box, and what is said about it."""
 
     box: ParameterBox
-    nominal: FloatArray
-    batch: int | None
-    digest: str = ""
+    nominal: FloatArray  #: (P,) in it
+    batch: int | None  #: number of the identifier's; None if not said
+    digest: str = ""  #: of the sender's configuration (:mod:`safe_sysid.nodes.common.digest`); "" if not said

@@ -32,17 +32,12 @@ PAUSE_S = 1.0
 
 @dataclass(frozen=True)
 class Limit:
-    """Of what one node takes from one topic, or of one service.
+    """Of what one node takes from one topic, or of one service."""
 
-    Attributes:
-        max_bytes: of a serialised message; 0: the middleware's own type bounds it (a service without fields).
-        per_second: messages, in the long run.
-        free_in_lockstep: whether only the size counts in lock-step, where every message is asked for by the one before.
-    """
-
-    max_bytes: int
-    per_second: float
+    max_bytes: int  #: of a serialised message; 0: the middleware's own type bounds it (a service without fields)
+    per_second: float  #: messages, in the long run
     burst: int
+    #: whether only the size counts in lock-step, where every message is asked for by the one before
     free_in_lockstep: bool = False
 
 

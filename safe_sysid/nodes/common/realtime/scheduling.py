@@ -32,19 +32,12 @@ _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT, _PR_SET_TIMERSLACK = 1, 2, 4, 29
 
 @dataclass(frozen=True)
 class RealtimeOptions:
-    """What a node asks the system for.
+    """What a node asks the system for."""
 
-    Attributes:
-        priority: SCHED_FIFO priority of the loop, 1 to 99; 0: normal scheduling.
-        nice: how much nicer than others all its threads are, 0 to 19.
-        cpus: that its threads may run on; empty: all.
-        lock_memory: keep its memory from being swapped out or dropped.
-    """
-
-    priority: int = 0
-    nice: int = 0
-    cpus: tuple[int, ...] = ()
-    lock_memory: bool = False
+    priority: int = 0  #: SCHED_FIFO priority of the loop, 1 to 99; 0: normal scheduling
+    nice: int = 0  #: how much nicer than others all its threads are, 0 to 19
+    cpus: tuple[int, ...] = ()  #: that its threads may run on; empty: all
+    lock_memory: bool = False  #: keep its memory from being swapped out or dropped
 
 
 class Scheduling:

@@ -24,21 +24,13 @@ TABLE_FOUR = {1: 1.0000, 5: 1.0000, 10: 0.9994, 20: 0.9934, 50: 0.9540, 100: 0.6
 
 @dataclass(frozen=True)
 class FourierDraw:
-    """How random Fourier motions are drawn.
+    """How random Fourier motions are drawn."""
 
-    Attributes:
-        duration: s.
-        period: s, of the samples.
-        base: s, period of the first harmonic.
-        harmonics: how many.
-        coefficient: rad/s, a and b are uniform in its negative to it.
-    """
-
-    duration: float = 10.0
-    period: float = 1e-3
-    base: float = 10.0
-    harmonics: int = 5
-    coefficient: float = 0.3
+    duration: float = 10.0  #: s
+    period: float = 1e-3  #: s, of the samples
+    base: float = 10.0  #: s, period of the first harmonic
+    harmonics: int = 5  #: how many
+    coefficient: float = 0.3  #: rad/s, a and b are uniform in its negative to it
 
     def motion(
         self, centre: FloatArray, rng: np.random.Generator
@@ -62,19 +54,12 @@ DRAWS = {"slow": FourierDraw(), "fast": FourierDraw(base=1.0, harmonics=10, coef
 
 @dataclass(frozen=True, eq=False)
 class Correlations:
-    """Condition numbers of T motions, and what they have in common.
+    """Condition numbers of T motions, and what they have in common."""
 
-    Attributes:
-        horizons: (H,) h, samples.
-        torque: (T,) cond(W).
-        momentum: (T, H) cond(Y), W_c integrated by left rectangles as in the paper.
-        trapezoid: (T, H) the same by trapezoids: what is left when the error of integration is gone.
-    """
-
-    horizons: tuple[int, ...]
-    torque: FloatArray
-    momentum: FloatArray
-    trapezoid: FloatArray
+    horizons: tuple[int, ...]  #: (H,) h, samples
+    torque: FloatArray  #: (T,) cond(W)
+    momentum: FloatArray  #: (T, H) cond(Y), W_c integrated by left rectangles as in the paper
+    trapezoid: FloatArray  #: (T, H) the same by trapezoids: what is left when the error of integration is gone
 
     def pearson(self, rule: str = "euler") -> FloatArray:
         """(H,) correlation of cond(W) and cond(Y)."""

@@ -28,23 +28,15 @@ RANDOM = "random"
 
 @dataclass(frozen=True)
 class CostCase:
-    """One run.
+    """One run."""
 
-    Attributes:
-        cost: what its plans are chosen by (:class:`~safe_sysid.planning.costs.CostSpec`), or :data:`RANDOM`.
-        noise: of the measurements, "uniform" or "adversarial".
-        seed: of the true arm (a corner of its box where odd), its errors and the planner.
-        payload, scene, robot: by name.
-        plans: how many.
-    """
-
-    cost: str
-    noise: str = "uniform"
-    seed: int = 0
-    payload: str = "8lb"
-    scene: str = "open"
-    robot: str = "kinova_gen3"
-    plans: int = 4
+    cost: str  #: what its plans are chosen by (:class:`~safe_sysid.planning.costs.CostSpec`), or :data:`RANDOM`
+    noise: str = "uniform"  #: of the measurements, "uniform" or "adversarial"
+    seed: int = 0  #: of the true arm (a corner of its box where odd), its errors and the planner
+    payload: str = "8lb"  #: by name
+    scene: str = "open"  #: by name
+    robot: str = "kinova_gen3"  #: by name
+    plans: int = 4  #: how many
 
     def __post_init__(self) -> None:
         """Validate the cost.

@@ -23,20 +23,13 @@ TABLE_FIVE = {
 
 @dataclass(frozen=True)
 class ConditionRow:
-    """Condition numbers of Y with one payload.
-
-    Attributes:
-        runs: of each cost, in the order of the keys of ``ours``.
-        ours: cost to the median of the condition number of unscaled columns.
-        scaled: cost to that of columns scaled by the prior's radii.
-        paper: (theirs, random) of PSO Table V; nan for payloads that it does not have.
-    """
+    """Condition numbers of Y with one payload."""
 
     payload: str
-    runs: tuple[int, ...]
-    ours: dict[str, float]
-    scaled: dict[str, float]
-    paper: tuple[float, float]
+    runs: tuple[int, ...]  #: of each cost, in the order of the keys of ``ours``
+    ours: dict[str, float]  #: cost to the median of the condition number of unscaled columns
+    scaled: dict[str, float]  #: cost to that of columns scaled by the prior's radii
+    paper: tuple[float, float]  #: (theirs, random) of PSO Table V; nan for payloads that it does not have
 
 
 def condition_rows(records: Sequence[dict[str, Any]]) -> list[ConditionRow]:

@@ -27,22 +27,16 @@ _KEPT = 5
 
 @dataclass
 class AttackRecord:
-    """Findings of one trial.
+    """Findings of one trial."""
 
-    Attributes:
-        enclosures: per family, how many were attacked by ascent: one is one end of one range in one cell.
-        extrema: ends of ranges of the desired motion, compared with the exact extrema of its polynomials.
-        samples: points evaluated besides.
-        exact: values computed in 40 digits.
-        nearest: per family, for each attacked enclosure, what was found over what is claimed, both from the middle.
-        violations: what was found beyond a claim; the worst of each family.
-    """
-
+    #: per family, how many were attacked by ascent: one is one end of one range in one cell
     enclosures: dict[str, int] = field(default_factory=dict)
-    extrema: int = 0
-    samples: int = 0
-    exact: int = 0
+    extrema: int = 0  #: ends of ranges of the desired motion, compared with the exact extrema of its polynomials
+    samples: int = 0  #: points evaluated besides
+    exact: int = 0  #: values computed in 40 digits
+    #: per family, for each attacked enclosure, what was found over what is claimed, both from the middle
     nearest: dict[str, list[float]] = field(default_factory=dict)
+    #: what was found beyond a claim; the worst of each family
     violations: list[dict[str, Any]] = field(default_factory=list)
     broken: int = 0
     _used: dict[str, int] = field(default_factory=dict)

@@ -24,34 +24,24 @@ OBSTACLES = ("none", "boxes", "flat", "all")
 
 @dataclass(frozen=True)
 class ReachabilitySettings:
-    """One trial. Random numbers follow from seed, index and these.
-
-    Attributes:
-        joints: of a random arm, 1 to 9. chain: one of :data:`~safe_sysid.studies.campaign.arms.CHAINS`.
-        motion, tracking, box, bodies, obstacles: kinds, see above.
-        far: whether joints are many turns from zero.
-        errors: whether position and velocity are measured with errors, and feed-forward and actuator have their shares.
-        transition: friction's transition velocity, rad/s. coulomb: size of the Coulomb friction, N m.
-        gears: whether rotors turn in moving links.
-        limits: "near" what the motion needs, so that margins of both signs occur, or "wide", so that plans pass.
-        intervals: cells of a plan before any splitting.
-    """
+    """One trial. Random numbers follow from seed, index and these."""
 
     robot: str
-    joints: int
+    joints: int  #: of a random arm, 1 to 9. chain: one of :data:`~safe_sysid.studies.campaign.arms.CHAINS`.
     chain: str
-    motion: str
-    tracking: str
-    box: str
-    bodies: str
-    obstacles: str
-    far: bool
+    motion: str  #: kinds, see above
+    tracking: str  #: kinds, see above
+    box: str  #: kinds, see above
+    bodies: str  #: kinds, see above
+    obstacles: str  #: kinds, see above
+    far: bool  #: whether joints are many turns from zero
+    #: whether position and velocity are measured with errors, and feed-forward and actuator have their shares
     errors: bool
-    transition: float
+    transition: float  #: friction's transition velocity, rad/s. coulomb: size of the Coulomb friction, N m.
     coulomb: float
-    gears: bool
-    limits: str
-    intervals: int
+    gears: bool  #: whether rotors turn in moving links
+    limits: str  #: "near" what the motion needs, so that margins of both signs occur, or "wide", so that plans pass
+    intervals: int  #: cells of a plan before any splitting
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""

@@ -33,19 +33,12 @@ class SurfaceFriction:
 
 @dataclass(frozen=True, eq=False)
 class BodyState:
-    """Pose and velocity of a free body in the world.
+    """Pose and velocity of a free body in the world."""
 
-    Attributes:
-        position: (3,) of its frame's origin, m.
-        rotation: (3, 3) its axes.
-        velocity: (3,) of the origin, m/s.
-        turning: (3,) angular velocity in world axes, rad/s.
-    """
-
-    position: FloatArray
-    rotation: FloatArray
-    velocity: FloatArray
-    turning: FloatArray
+    position: FloatArray  #: (3,) of its frame's origin, m
+    rotation: FloatArray  #: (3, 3) its axes
+    velocity: FloatArray  #: (3,) of the origin, m/s
+    turning: FloatArray  #: (3,) angular velocity in world axes, rad/s
 
     @classmethod
     def at_rest(cls, position: FloatArray, rotation: FloatArray) -> BodyState:

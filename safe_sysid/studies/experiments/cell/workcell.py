@@ -42,19 +42,12 @@ _NAMES = ("a", "b", "c")
 
 @dataclass(frozen=True, eq=False)
 class Dumbbell:
-    """A dumbbell in the rack; its own frame: origin in the middle, y along the handle, flats across z.
+    """A dumbbell in the rack; its own frame: origin in the middle, y along the handle, flats across z."""
 
-    Attributes:
-        name: such as "8lb".
-        payload: solids and parameters in its own frame.
-        position: (3,) m, in the rack.
-        rotation: (3, 3) in the rack.
-    """
-
-    name: str
-    payload: Payload
-    position: FloatArray
-    rotation: FloatArray
+    name: str  #: such as "8lb"
+    payload: Payload  #: solids and parameters in its own frame
+    position: FloatArray  #: (3,) m, in the rack
+    rotation: FloatArray  #: (3, 3) in the rack
 
     @property
     def height(self) -> float:
@@ -64,69 +57,42 @@ class Dumbbell:
 
 @dataclass(frozen=True, eq=False)
 class Criteria:
-    """What counts as success; fixed in the work cell's file before any method is run.
+    """What counts as success; fixed in the work cell's file before any method is run."""
 
-    Attributes:
-        position: m, from the place to the dumbbell's centre after settling; also of those placed before.
-        angle: rad, the same.
-        torque: (n,) N m; a larger command counts as saturation.
-        drive_torque: (n,) N m, where the simulated drives saturate: the hard thresholds.
-    """
-
-    position: float
-    angle: float
-    torque: FloatArray
-    drive_torque: FloatArray
+    position: float  #: m, from the place to the dumbbell's centre after settling; also of those placed before
+    angle: float  #: rad, the same
+    torque: FloatArray  #: (n,) N m; a larger command counts as saturation
+    drive_torque: FloatArray  #: (n,) N m, where the simulated drives saturate: the hard thresholds
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Times of the choreography, s.
+    """Times of the choreography, s."""
 
-    Attributes:
-        grasp: at rest after the weld.
-        hold: at rest before the release.
-        settle: at least, after the release.
-        settle_most: at most, until everything is quiet.
-    """
-
-    grasp: float
-    hold: float
-    settle: float
-    settle_most: float
+    grasp: float  #: at rest after the weld
+    hold: float  #: at rest before the release
+    settle: float  #: at least, after the release
+    settle_most: float  #: at most, until everything is quiet
 
 
 @dataclass(frozen=True, eq=False)
 class Workcell:
-    """One experiment's work cell.
+    """One experiment's work cell."""
 
-    Attributes:
-        name: "a", "b", "c" or a file's own.
-        scene: table, rack, platform, obstacles, all boxes; its start is the ready pose.
-        dumbbells: in the rack, in the order in which they are moved.
-        supports: names of boxes that a dumbbell may touch until it is lifted.
-        place: (3,) m: point on top of the platform, or, where nothing is released, the end of the motion.
-        place_rotation: (3, 3) of dumbbells there.
-        release: whether dumbbells are put down and stacked (else the run ends when the carry is over).
-        gap: m, between a dumbbell at its place pose and what it will fall on.
-        ready: (n,) rad, where identification and carry begin.
-        tasks: one per dumbbell.
-    """
-
-    name: str
+    name: str  #: "a", "b", "c" or a file's own
     title: str
-    scene: Scene
-    dumbbells: tuple[Dumbbell, ...]
-    supports: tuple[str, ...]
-    place: FloatArray
-    place_rotation: FloatArray
-    release: bool
-    gap: float
+    scene: Scene  #: table, rack, platform, obstacles, all boxes; its start is the ready pose
+    dumbbells: tuple[Dumbbell, ...]  #: in the rack, in the order in which they are moved
+    supports: tuple[str, ...]  #: names of boxes that a dumbbell may touch until it is lifted
+    place: FloatArray  #: (3,) m: point on top of the platform, or, where nothing is released, the end of the motion
+    place_rotation: FloatArray  #: (3, 3) of dumbbells there
+    release: bool  #: whether dumbbells are put down and stacked (else the run ends when the carry is over)
+    gap: float  #: m, between a dumbbell at its place pose and what it will fall on
     friction: SurfaceFriction
     criteria: Criteria
     timing: Timing
-    ready: FloatArray
-    tasks: tuple[CarryTask, ...]
+    ready: FloatArray  #: (n,) rad, where identification and carry begin
+    tasks: tuple[CarryTask, ...]  #: one per dumbbell
     file: str
 
     def dumbbell(self, name: str) -> Dumbbell:

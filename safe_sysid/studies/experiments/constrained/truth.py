@@ -61,17 +61,11 @@ def perturbed(theta: FloatArray, layout: ParameterLayout, links: bool, rng: np.r
 
 @dataclass(frozen=True)
 class Sensors:
-    """Errors of what is recorded.
+    """Errors of what is recorded."""
 
-    Attributes:
-        counts: of an encoder per turn.
-        velocity: standard deviation, rad/s.
-        torque: standard deviation, as a share of the joint's largest torque.
-    """
-
-    counts: int = 2**18
-    velocity: float = 0.003
-    torque: float = 0.004
+    counts: int = 2**18  #: of an encoder per turn
+    velocity: float = 0.003  #: standard deviation, rad/s
+    torque: float = 0.004  #: standard deviation, as a share of the joint's largest torque
 
 
 class TrueLimb:

@@ -19,21 +19,15 @@ _H = np.pi / 2.0
 
 @dataclass(frozen=True)
 class PaperArm:
-    """A table of the paper.
-
-    Attributes:
-        table: (n, 4) theta, d, a, alpha: rad and m.
-        sliding: (n,) joints that slide.
-        inertia: (n, 10) mass, centre of mass (m) in the link's frame, and Ixx, Iyy, Izz, Ixy, Ixz, Iyz about it.
-        gravity: (3,) in frame 0, m/s^2.
-        zero: (10 n,) parameters that the paper takes for zero, about the joints' frames; none if None.
-    """
+    """A table of the paper."""
 
     title: str
-    table: tuple[tuple[float, float, float, float], ...]
-    sliding: tuple[bool, ...]
+    table: tuple[tuple[float, float, float, float], ...]  #: (n, 4) theta, d, a, alpha: rad and m
+    sliding: tuple[bool, ...]  #: (n,) joints that slide
+    #: (n, 10) mass, centre of mass (m) in the link's frame, and Ixx, Iyy, Izz, Ixy, Ixz, Iyz about it
     inertia: tuple[tuple[float, ...], ...]
-    gravity: tuple[float, float, float] = (0.0, 0.0, -9.81)
+    gravity: tuple[float, float, float] = (0.0, 0.0, -9.81)  #: (3,) in frame 0, m/s^2
+    #: (10 n,) parameters that the paper takes for zero, about the joints' frames; none if None
     zero: BoolArray | None = None
 
     def kinematics(self, joints: int | None = None) -> Kinematics:
