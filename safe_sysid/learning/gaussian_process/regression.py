@@ -24,7 +24,7 @@ _MOST = 12.0  # GiB of a covariance
 
 @dataclass(frozen=True)
 class Units:
-    """Units inside of a process. Lagrange's equations hold in any unit of torque and time, but in one for all joints."""
+    """Units inside of a process. Lagrange's equations hold in any unit of torque and time, one for all joints."""
 
     torque: float = 1.0  #: N m (of joints that turn; N of those that slide)
     time: float = 1.0  #: s
