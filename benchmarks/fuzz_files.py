@@ -127,16 +127,13 @@ def _too_long(*_: object) -> None:
 
 
 def campaign(names: list[str], seconds: int, out: Path, more: tuple[str, ...] = ()) -> int:
-    """Each target in a process of its own.
+    """Each target in a process of its own. Returns the number of targets that crashed.
 
     Args:
         names: of targets.
         seconds: for each.
         out: directory for crashes and ``result.json``.
         more: options of each process.
-
-    Returns:
-        Number of targets that crashed.
     """
     out.mkdir(parents=True, exist_ok=True)
     table = {}

@@ -150,9 +150,7 @@ def width_share(lower: float, upper: float, prior_lower: float, prior_upper: flo
 def share_at_most(share: Number, digits: int = 3, places: int | None = None) -> str:
     """``12.4 %``, rounded up.
 
-    Args:
-        share: of one, such as that of :func:`width_share`.
-        places: behind the point, instead of digits that count.
+    ``share``: of one, such as that of :func:`width_share`; ``places``: behind the point, instead of digits that count.
     """
     return f"{at_most(share, digits, 100, places)} %"
 
@@ -160,8 +158,7 @@ def share_at_most(share: Number, digits: int = 3, places: int | None = None) -> 
 def declared_text(value: float, scale: int = 1) -> str:
     """A declared number in another unit, to the last digit: ``0.0049`` m as ``4.9``; read back it is the same float.
 
-    Args:
-        scale: of the unit that is shown, a power of ten.
+    ``scale``: of the unit that is shown, a power of ten.
     """
     return format((Decimal(repr(float(value))) * scale).normalize(), "f")
 

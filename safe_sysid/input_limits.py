@@ -71,8 +71,7 @@ ARRAY_ERRORS = (
 def open_regular(path: str | Path, most: int | None = None) -> BinaryIO:
     """Open a file for reading; what is no regular file is refused without waiting for it.
 
-    Args:
-        most: bytes that it may have; None: any number.
+    ``most``: bytes that it may have; None: any number.
 
     Raises:
         OSError: it cannot be opened, is no regular file, or is too large; ``strerror`` says it with the expectation.
@@ -96,10 +95,7 @@ def open_regular(path: str | Path, most: int | None = None) -> BinaryIO:
 
 
 def read_regular(path: str | Path, most: int) -> bytes:
-    """All bytes of a file.
-
-    Args:
-        most: bytes that it may have, now and when it has been read.
+    """All bytes of a file. ``most``: bytes that it may have, now and when it has been read.
 
     Raises:
         OSError: as :func:`open_regular`.
@@ -112,10 +108,7 @@ def read_regular(path: str | Path, most: int) -> bytes:
 
 
 def read_regular_text(path: str | Path, most: int) -> str:
-    """All of a text file, UTF-8.
-
-    Args:
-        most: bytes that it may have.
+    """All of a text file, UTF-8. ``most``: bytes that it may have.
 
     Raises:
         OSError: as :func:`open_regular`.
@@ -154,10 +147,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def check_archive(archive: zipfile.ZipFile, size: int) -> None:
-    """Refuse an archive whose contents would be much larger than it, or doubtful.
-
-    Args:
-        size: of the file, bytes.
+    """Refuse an archive whose contents would be much larger than it, or doubtful. ``size``: of the file, bytes.
 
     Raises:
         ValueError: too many members, two of one name, or too much in them.
@@ -177,8 +167,7 @@ def check_archive(archive: zipfile.ZipFile, size: int) -> None:
 def read_array_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Shape, order (whether Fortran's) and type that the header of a ``.npy`` claims; nothing is unpickled.
 
-    Args:
-        file: at its beginning; left behind the header.
+    ``file``: at its beginning; left behind the header.
 
     Raises:
         ValueError: no header, or of a version that numpy does not write for plain arrays, or of objects.

@@ -136,9 +136,7 @@ def _gamma(n: int) -> float:
 def matvec_bounds(matrix: FloatArray, vector: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Lower and upper bounds of the exact product ``matrix @ vector`` (any summation order; Higham 3.5).
 
-    Args:
-        matrix: (m, n), exact floats.
-        vector: (n,), exact floats.
+    ``matrix``: (m, n), exact floats; ``vector``: (n,), exact floats.
     """
     matrix, vector = np.asarray(matrix, float), np.asarray(vector, float)
     value = matrix @ vector

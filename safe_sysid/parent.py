@@ -21,8 +21,7 @@ _PR_SET_PDEATHSIG = 1
 def child_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
     """Of a Python process that computes in one thread and finds the modules that this one finds.
 
-    Args:
-        environment: to begin with; None for that of this process.
+    ``environment``: to begin with; None for that of this process.
     """
     path = os.pathsep.join(filter(None, sys.path))
     return {**(os.environ if environment is None else environment), **ONE_THREAD, "PYTHONPATH": path}
@@ -31,8 +30,7 @@ def child_environment(environment: Mapping[str, str] | None = None) -> dict[str,
 def end_with_parent(parent: int, number: int) -> bool:
     """Ask the kernel (of Linux) for a signal when the parent is gone; returns whether it is there.
 
-    Args:
-        parent: process id of the parent as it was when it started us: it may have gone before we ask.
+    ``parent``: process id of the parent as it was when it started us: it may have gone before we ask.
     """
     try:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)

@@ -26,9 +26,7 @@ def bar(what: str, quiet: bool = False) -> Iterator[Callable[[float], None]]:
 def steps(what: str, quiet: bool = False) -> Iterator[Callable[[str, float | None], None]]:
     """A bar on a terminal, elsewhere a line every 10 s; yields what takes the step's name, and the share that is done.
 
-    Args:
-        what: the first step.
-        quiet: show nothing.
+    ``what``: the first step; ``quiet``: show nothing.
     """
     console, now = Console(stderr=True, highlight=False), what
     if not quiet and not console.is_terminal:

@@ -40,6 +40,8 @@ def drive(
 ) -> tuple[EpisodeResult, Plant]:
     """Plan and drive, with errors of sensors and actuators up to what is declared.
 
+    Returns what happened, and the arm that knows the truth.
+
     Args:
         motion: what to do; gets the steps and what the simulation found.
         box: that is known to hold the truth; None for the prior.
@@ -47,9 +49,6 @@ def drive(
         plans: exciting trajectories before the waypoints; the payload is identified with them, unless they are series.
         say: gets a line now and then.
         period: s, of Fourier series that are the exciting trajectories; None for the planner's quintics.
-
-    Returns:
-        What happened, and the arm that knows the truth.
 
     Raises:
         ConfigError: the payload is not within the bounds.

@@ -73,8 +73,7 @@ def _arm_of_robot(robot: RobotModel, friction: bool = False) -> Arm:
 def print_generated(name: str, out: Path, prefix: str, yes: bool, friction: bool) -> int:
     """Write the files of an arm and say what was chosen; returns the exit status.
 
-    Args:
-        yes: more than eight joints may be derived.
+    ``yes``: more than eight joints may be derived.
     """
     made = generate(arm_of(name, friction), out, prefix, yes)
     model = made.model

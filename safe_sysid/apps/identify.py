@@ -128,10 +128,7 @@ def _payload_box(text: str) -> Any:
 
 
 def identify(options: IdentifyOptions) -> int:
-    """Read, check, identify, write, tell.
-
-    Returns:
-        Exit status: 0 bounds, 1 empty set, 2 a log with errors.
+    """Read, check, identify, write, tell. Returns the exit status: 0 bounds, 1 empty set, 2 a log with errors.
 
     Raises:
         SafeSysIdError: something cannot be used; one line says what.
@@ -222,8 +219,7 @@ def _count(number: int, what: str) -> str:
 def _keep_tare_log(file: Path, tare: Tare, out: Path) -> bool:
     """Copy the log that a tare was made from to the certificates, if it lies beside the tare.
 
-    Args:
-        tare: read from it; it says what its log's digest is.
+    ``tare``: read from it; it says what its log's digest is.
     """
     for path in (file.with_name(f"{file.stem}_log.npz"), file.with_name("tare_log.npz")):
         try:

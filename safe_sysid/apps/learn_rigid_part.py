@@ -32,6 +32,8 @@ def fit_rigid_part(
 ) -> tuple[FloatArray, BaseParameters]:
     """The consistent parameters that fit best, in the sense of least squares.
 
+    Returns (14 n,) parameters, and the base parameters that the data tell.
+
     Args:
         model: of the arm.
         motions: q, qd, qdd, torque, (N, n) each.
@@ -39,9 +41,6 @@ def fit_rigid_part(
         start: (14 n,) what joint terms that are not identified are, and links where the data tell nothing.
         scale: (n,) what a joint's torque error is divided by; None: the largest torques of the data.
         transition: of Coulomb friction, rad/s; None: the model's.
-
-    Returns:
-        (14 n,) parameters, and the base parameters that the data tell.
 
     Raises:
         ParameterError: an unknown name, no data, or data that no real arm fits.

@@ -94,8 +94,7 @@ class PlannedMotion:
 def known_box(model: RobotModel, file: Path | None) -> ParameterBox:
     """The prior, or what a bounds file of ``safe-sysid identify`` leaves of it.
 
-    Args:
-        file: ``bounds.yaml``; None for the prior.
+    ``file``: ``bounds.yaml``; None for the prior.
 
     Raises:
         ConfigError: the file is for another robot, not guaranteed, or cannot be read.

@@ -46,15 +46,14 @@ def replay(
 ) -> int:
     """Run the identifications of a bag again and say what came of it.
 
+    Returns the exit status: 0 bit for bit the same, 1 something differs, or the bag is incomplete.
+
     Args:
         node: one identifier; None for all.
         robot: that stands for the run's.
         files: ``tare`` and ``bounds`` that stand for the run's.
         json_file: where the result is written too.
         quiet: only the last line.
-
-    Returns:
-        The exit status: 0 bit for bit the same, 1 something differs, or the bag is incomplete.
 
     Raises:
         SafeSysIdError: nothing could be run again.

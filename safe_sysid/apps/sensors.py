@@ -50,9 +50,7 @@ _CUBIC = 3
 def log_settings(log: Log, model: RobotModel) -> dict[str, Any]:
     """Rate, velocity errors and largest accelerations that a log shows, as settings; never below the robot file's.
 
-    Args:
-        log: of the robot's joints.
-        model: with what its file declares.
+    ``log``: of the robot's joints; ``model``: with what its file declares.
 
     Raises:
         LogError: not enough samples without a gap.
@@ -92,9 +90,7 @@ def torque_settings(log: Log, model: RobotModel) -> dict[str, Any]:
     Gains of the sensors are fitted, so what is left is beside the relative error. The smallest error with which *some*
     arm satisfies the equations (``safe-sysid errors``) would be far too small here: its arm bends to the errors.
 
-    Args:
-        log: of the robot's joints.
-        model: with everything else declared.
+    ``log``: of the robot's joints; ``model``: with everything else declared.
 
     Raises:
         LogError: no equations.

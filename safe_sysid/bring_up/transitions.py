@@ -60,9 +60,7 @@ class Transitions:
     ) -> None:
         """Find the services.
 
-        Args:
-            namespace: of theirs, with its slash; "" for none.
-            clock: seconds, never going back.
+        ``namespace``: of theirs, with its slash; "" for none; ``clock``: seconds, never going back.
         """
         self._clock = clock
         self._changes = {name: node.create_client(ChangeState, f"{namespace}/{name}/change_state") for name in names}
@@ -84,8 +82,7 @@ class Transitions:
     def ask(self, name: str, transition: str) -> None:
         """Ask for a transition, as soon as the node can be asked.
 
-        Args:
-            transition: ``configure``, ``activate``, ``deactivate`` or ``cleanup``.
+        ``transition``: ``configure``, ``activate``, ``deactivate`` or ``cleanup``.
         """
         self.reasons[name] = ""
         self._asked[name] = _Request(transition, self._clock())

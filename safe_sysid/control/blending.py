@@ -40,9 +40,7 @@ class BoxBlend:
     def use(self, box: ParameterBox, nominal: FloatArray | None = None) -> None:
         """Work with a box from now on, at once.
 
-        Args:
-            box: in force.
-            nominal: (14 n,) best estimate in it; None for its centre.
+        ``box``: in force; ``nominal``: (14 n,) best estimate in it; None for its centre.
         """
         self.lower, self.upper, self.target = box.lower, box.upper, None
         self.model = ModelInUse(box.mid if nominal is None else nominal, box.mid, box.rad)
@@ -50,8 +48,7 @@ class BoxBlend:
     def begin(self, target: ParameterBox, nominal: FloatArray | None = None) -> None:
         """Blend to another box, from where the blend under way has come; both hold the truth.
 
-        Args:
-            nominal: (14 n,) best estimate in it; None for its centre.
+        ``nominal``: (14 n,) best estimate in it; None for its centre.
         """
         self._from_lower, self._from_upper = self.lower, self.upper
         self._from_nominal = self.model.nominal

@@ -45,8 +45,7 @@ class BoundStatus:
     ) -> None:
         """Of the law, and of what is added to its torque, alone.
 
-        Args:
-            added: (n,) the most that a feed-forward adds to the law's torque, N m; None: there is none.
+        ``added``: (n,) the most that a feed-forward adds to the law's torque, N m; None: there is none.
 
         Raises:
             ParameterError: the law says that it proves the bound, and does not say its S.
@@ -101,8 +100,7 @@ class BoundStatus:
     def lose(self, stamp: float, why: str) -> None:
         """Nothing is claimed from now on; what was said first stays.
 
-        Args:
-            stamp: s on the controller's clock; infinite before the first measurement.
+        ``stamp``: s on the controller's clock; infinite before the first measurement.
         """
         when = f"{stamp:.3f} s" if np.isfinite(stamp) else "the beginning"
         self.lost = self.lost or f"{when}: {why}"
@@ -110,9 +108,7 @@ class BoundStatus:
     def hold(self, box: ParameterBox, q: FloatArray) -> None:
         """A pose is held that no certificate is known for; the law has been evaluated there, or will be.
 
-        Args:
-            box: that holds the parameters, the largest one from now on.
-            q: (n,) held, rad.
+        ``box``: that holds the parameters, the largest one from now on; ``q``: (n,) held, rad.
         """
         if self.possible:
             self._pose = self._now = _why_not_at_pose(self._model, self._gains, box, q)
@@ -154,8 +150,7 @@ def _why_not_ever(model: RobotModel, law: ControlLaw, added: FloatArray | None) 
 def _why_not_now(gains: ControllerGains, uncertainty: float) -> str:
     """Why the tracking bound is not claimed at a tick, "" if it is: without a certificate S may be anything.
 
-    Args:
-        uncertainty: S of the tick, sqrt(W/s).
+    ``uncertainty``: S of the tick, sqrt(W/s).
     """
     assumed = gains.assumptions.uncertainty
     if uncertainty <= assumed * (1.0 + 1e-9):
@@ -166,8 +161,7 @@ def _why_not_now(gains: ControllerGains, uncertainty: float) -> str:
 def _why_not_at_pose(model: RobotModel, gains: ControllerGains, box: ParameterBox, q: FloatArray) -> str:
     """Why the tracking bound is not claimed while a pose is held, "" if it is: H is not what was assumed.
 
-    Args:
-        q: (n,) held, rad.
+    ``q``: (n,) held, rad.
     """
     a, reach = gains.assumptions, gains.e_bound + gains.assumptions.position_error
     # The bounds of the dynamics are those within the travel: the arm must be in it, and the state that the law takes.

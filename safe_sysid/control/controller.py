@@ -214,8 +214,7 @@ class Controller(PlanFollower):
 
         The proof of a take-over needs rest to be desired until no command of its ramp counts any longer.
 
-        Args:
-            now: s.
+        ``now``: s.
         """
         ramp = now + self._rate.left if self.taking_over else self._ramp_stamp
         return ramp + _RAMP_HOLDS * self.gains.assumptions.hold_max

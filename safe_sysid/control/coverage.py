@@ -40,9 +40,7 @@ class Coverage:
     def begin(self, stamp: float, r: FloatArray) -> None:
         """Control begins: no command was in force before.
 
-        Args:
-            stamp: of the first measurement, s.
-            r: (n,) bound of |r| then, rad/s.
+        ``stamp``: of the first measurement, s; ``r``: (n,) bound of |r| then, rad/s.
         """
         self.mixed = 0.0
         self.note(stamp, r, 0.0)
@@ -64,9 +62,7 @@ class Coverage:
     def cut(self, stamp: float, uncertainty: float) -> None:
         """A command goes only some of the way to the law's.
 
-        Args:
-            stamp: of its measurement, s.
-            uncertainty: S of the law's, sqrt(W/s).
+        ``stamp``: of its measurement, s; ``uncertainty``: S of the law's, sqrt(W/s).
         """
         self.older = stamp - self._stamp
         self.mixed = max(self.mixed, uncertainty)
@@ -92,8 +88,7 @@ class Coverage:
     def covers(self, until: float) -> bool:
         """Whether V <= V_max is proved although no command since was the law's own, or none came.
 
-        Args:
-            until: when the next one acts, s.
+        ``until``: when the next one acts, s.
         """
         if self.lost:
             return False

@@ -116,8 +116,7 @@ class PlanFollower:
 
         Only before anything was taken in an epoch of its own; the numbers stay what they are.
 
-        Args:
-            epoch: that other nodes work in, higher than this controller's.
+        ``epoch``: that other nodes work in, higher than this controller's.
         """
         fresh = self.box.identity == "0:0" and not self.blending and self._plan is None and self._next is None
         if not fresh or epoch <= 0:

@@ -25,9 +25,7 @@ _ROUND = 1.0 + 1e-9
 def clip_torque(torque: FloatArray, limit: FloatArray, model: RobotModel) -> str:
     """Clip in place; which joint was beyond its limit the most, in words, "" if none was.
 
-    Args:
-        torque: (n,) N m; overwritten.
-        limit: (n,) N m.
+    ``torque``: (n,) N m; overwritten; ``limit``: (n,) N m.
     """
     if not (np.abs(torque) > limit).any():
         return ""
@@ -44,9 +42,7 @@ class TorqueRate:
     def __init__(self, rate: FloatArray, longest: float) -> None:
         """Before the first command anything may be commanded.
 
-        Args:
-            rate: (n,) declared largest rate, N m/s.
-            longest: time that one tick counts for at most, s.
+        ``rate``: (n,) declared largest rate, N m/s; ``longest``: time that one tick counts for at most, s.
         """
         self.rate, self._longest = rate, longest * _ROUND
         self._from, self._last = np.zeros(rate.size), np.zeros(rate.size)
@@ -78,9 +74,7 @@ class TorqueRate:
     def next(self, wanted: FloatArray, elapsed: float) -> int:
         """Turn the law's torque into the command, in place; returns the joint that the rate cuts, or -1.
 
-        Args:
-            wanted: (n,) of the law, N m; overwritten.
-            elapsed: since the last command, s.
+        ``wanted``: (n,) of the law, N m; overwritten; ``elapsed``: since the last command, s.
         """
         cut = -1
         if not self._free:

@@ -175,9 +175,7 @@ class ParameterLayout:
     def require_compiled(self, what: str, lower: FloatArray, upper: FloatArray) -> None:
         """Refuse what would be claimed as if a further term were not there.
 
-        Args:
-            lower: (size,) bounds of all parameters.
-            upper: likewise.
+        ``lower``: (size,) bounds of all parameters; ``upper``: likewise.
 
         Raises:
             ParameterError: a further term may be other than zero.

@@ -227,9 +227,7 @@ def _up(seconds: float, step: float = _STEP) -> float:
 def theorem(robot: str, settings: dict[str, Any] | None) -> str:
     """Whether the tracking bound exists with a timing, in words.
 
-    Args:
-        robot: name or file.
-        settings: that replace the file's; None: none.
+    ``robot``: name or file; ``settings``: that replace the file's; None: none.
     """
     try:
         gains = design_gains(load_robot(robot, **(settings or {})))

@@ -16,10 +16,7 @@ __all__ = ["Dynamics", "dynamics_of"]
 
 
 def dynamics_of(kin: Kinematics, backend: str = "recursion") -> Dynamics:
-    """The dynamics of an arm.
-
-    Args:
-        backend: a name in :data:`~safe_sysid.extensions.DYNAMICS`.
+    """The dynamics of an arm. ``backend``: a name in :data:`~safe_sysid.extensions.DYNAMICS`.
 
     Raises:
         ParameterError: there is no such backend.

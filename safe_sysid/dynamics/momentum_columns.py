@@ -184,8 +184,7 @@ def columns_from(
 def inertia_columns(kin: Kinematics, own: float, k: int, work: ColumnSpace, out: FloatArray) -> None:
     """Inertial columns of W_m for the unit velocity of joint k, of the fields in ``work``: v is s_k.
 
-    Args:
-        out: (n, >= K) result; where joint k has no part it is left.
+    ``out``: (n, >= K) result; where joint k has no part it is left.
     """
     parent, motors, fields = kin.parent, kin.motors, work.fields
     n = parent.size

@@ -89,9 +89,7 @@ def as_parameters(kin: Kinematics, theta: FloatArray) -> FloatArray:
 def coulomb_direction(qd: FloatArray, transition: float) -> FloatArray:
     """What Coulomb friction is multiplied by: the velocity's sign, or what rises to it linearly, from -1 to 1.
 
-    Args:
-        qd: any shape, rad/s.
-        transition: friction transition velocity, rad/s; 0 for the sign.
+    ``qd``: any shape, rad/s; ``transition``: friction transition velocity, rad/s; 0 for the sign.
     """
     return np.clip(qd / transition, -1.0, 1.0) if transition > 0.0 else np.sign(qd)
 

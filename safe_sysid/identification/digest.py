@@ -37,8 +37,7 @@ class LogDigest:
     def update(self, measurements: Measurements) -> None:
         """Take samples in, in order of arrival.
 
-        Args:
-            measurements: every sample that is pushed to the stream, in the same order.
+        ``measurements``: every sample that is pushed to the stream, in the same order.
 
         Raises:
             ParameterError: another number of joints than names.
@@ -63,9 +62,7 @@ class LogDigest:
 def log_digest(joint_names: Sequence[str], measurements: Measurements) -> str:
     """Hash of a whole log, 64 hexadecimal digits.
 
-    Args:
-        joint_names: n names in the order of the columns.
-        measurements: all samples, in order of arrival.
+    ``joint_names``: n names in the order of the columns; ``measurements``: all samples, in order of arrival.
     """
     digest = LogDigest(joint_names)
     digest.update(measurements)

@@ -29,12 +29,8 @@ def centre_of_mass_box(lower: ArrayLike, upper: ArrayLike) -> tuple[FloatArray, 
 
     Rounded outward; an end is infinite where the mass may be arbitrarily small and the first moment has that sign.
 
-    Args:
-        lower: (10,) as in :mod:`safe_sysid.robot.parameters`; kg, kg m, kg m^2.
-        upper: (10,).
-
-    Returns:
-        Lower and upper ends, each (3,), m, read-only.
+    ``lower``: (10,) as in :mod:`safe_sysid.robot.parameters`; kg, kg m, kg m^2; ``upper``: (10,).
+    Returns lower and upper ends, each (3,), m, read-only.
 
     Raises:
         ParameterError: not (10,) finite numbers, ends that cross, or a mass that cannot be positive.
@@ -68,8 +64,7 @@ def inertia_ellipsoid(theta: ArrayLike) -> tuple[FloatArray, FloatArray, FloatAr
     Its density-weighted covariance about its centre is ``m / 5 R diag(a^2) R^T``, and that of a body is
     ``tr(I) / 2 - I``, ``I`` about the centre of mass.
 
-    Args:
-        theta: (10,) as in :mod:`safe_sysid.robot.parameters`.
+    ``theta``: (10,) as in :mod:`safe_sysid.robot.parameters`.
 
     Returns:
         Centre (3,), m; rotation (3, 3), whose columns are the principal axes, right-handed; semi-axes (3,), m,

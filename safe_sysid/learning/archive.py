@@ -19,9 +19,7 @@ __all__ = ["read_archive", "write_archive"]
 def write_archive(path: str | Path, arrays: Mapping[str, Any], error: type[SafeSysIdError]) -> None:
     """Write arrays, whole or not at all.
 
-    Args:
-        path: of the file; ``.npz`` is not appended.
-        error: raised where the file cannot be written.
+    ``path``: of the file; ``.npz`` is not appended; ``error``: raised where the file cannot be written.
     """
     try:
         with replacing(path) as temporary, temporary.open("wb") as file:

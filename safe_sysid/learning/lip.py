@@ -173,8 +173,7 @@ class TorquePredictor:
 def hand_over(process: TorqueProcess, held_out: Motions, torque: FloatArray, most: int = 60) -> HandOver:
     """Where a process is to be believed, from samples that it was not learned from.
 
-    Args:
-        torque: (M, n) measured there, N m or N.
+    ``torque``: (M, n) measured there, N m or N.
     """
     subset = np.sort(informative(process.kernel, process.log, process.log_noise, process.x, most, process.units))
     predictor = TorquePredictor(process, subset)
@@ -197,11 +196,7 @@ class LipResidual:
     """
 
     def __init__(self, model: RobotModel, learned: LearnedModel, every: int = 10) -> None:
-        """Prepare.
-
-        Args:
-            learned: of the same joints, with a hand-over.
-            every: so many predictions share a deviation.
+        """Prepare. ``learned``: of the same joints, with a hand-over; ``every``: so many predictions share a deviation.
 
         Raises:
             ModelFileError: other joints, or nothing says where the process is to be believed.

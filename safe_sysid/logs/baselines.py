@@ -16,11 +16,7 @@ __all__ = ["run_baseline"]
 
 
 def run_baseline(log: Log, model: RobotModel, errors: MeasurementErrors, method: str) -> LogRun:
-    """Estimate by another method.
-
-    Args:
-        log: of the robot's joints.
-        method: one of those of :func:`estimate_with`.
+    """Estimate by another method. ``log``: of the robot's joints; ``method``: one of those of :func:`estimate_with`.
 
     Raises:
         ParameterError: an unknown method, or the log does not excite all parameters, or has no window.

@@ -49,10 +49,7 @@ class Log:
         return len(self.measurements)
 
     def select(self, joint_names: Sequence[str]) -> Log:
-        """The same log with only these joints, in this order.
-
-        Args:
-            joint_names: all of them must be in the log.
+        """The same log with only these joints, in this order. ``joint_names``: all of them must be in the log.
 
         Raises:
             LogError: a joint is not in the log.

@@ -67,9 +67,7 @@ class LogRun:
 def update_points(stamps: FloatArray, update_s: float) -> IntArray:
     """Numbers of samples after which an update is due; the last is all of them.
 
-    Args:
-        stamps: (N,) s, in order of arrival.
-        update_s: s between updates.
+    ``stamps``: (N,) s, in order of arrival; ``update_s``: s between updates.
     """
     finite = np.where(np.isfinite(stamps), stamps, -np.inf)
     latest = np.maximum.accumulate(finite)
@@ -229,12 +227,8 @@ class Residuals:
 def residuals(log: Log, model: RobotModel, box: ParameterBox, count: int = 300) -> Residuals | None:
     """Residuals against the noise bound, for pictures: they prove nothing.
 
-    Args:
-        log: of the robot's joints.
-        box: the final one; the parameters are fitted inside it.
-
-    Returns:
-        None if the log has no window without gap.
+    ``log``: of the robot's joints; ``box``: the final one; the parameters are fitted inside it.
+    Returns None if the log has no window without gap.
     """
     errors = MeasurementErrors.from_model(model)
     sampled = sample_windows(log, model, errors, count)

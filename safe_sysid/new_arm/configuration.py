@@ -70,11 +70,7 @@ def write_configuration(
     Drives are never invented. Without ``drives`` or ``simulated_drives`` the file is for identification only; with
     either, gains exist, and a first plan was certified.
 
-    Args:
-        urdf: path of the URDF, or ``package://NAME/PATH``.
-
-    Returns:
-        Remarks: what was guessed and should be looked at.
+    ``urdf``: path of the URDF, or ``package://NAME/PATH``. Returns remarks: what was guessed and should be looked at.
 
     Raises:
         ConfigError: the output exists, the robot's name cannot be one, or a name is not one of the URDF's.

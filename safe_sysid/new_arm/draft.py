@@ -244,10 +244,7 @@ def check_name(name: str) -> str:
 
 
 def check_out(out: Path, overwrite: bool) -> None:
-    """Refuse a file that exists, before anything is done for it.
-
-    Args:
-        overwrite: whether it may be replaced.
+    """Refuse a file that exists, before anything is done for it. ``overwrite``: whether it may be replaced.
 
     Raises:
         ConfigError: it exists and may not be replaced.

@@ -62,9 +62,7 @@ def _between(bounds: Mapping[str, tuple[FloatArray, FloatArray]], origin: str, w
 def simulated_drives(torque: FloatArray, load: FloatArray, matching: float) -> DriveGuess:
     """Of a simulation: drives matched to their load.
 
-    Args:
-        torque: (n,) limits, N m.
-        load: (n,) inertia that each joint moves, largest payload included, kg m^2.
+    ``torque``: (n,) limits, N m; ``load``: (n,) inertia that each joint moves, largest payload included, kg m^2.
     """
     coulomb, viscous, rotor = _short(_COULOMB * torque), _short(_VISCOUS * torque), _short(matching * load)
     return DriveGuess(

@@ -91,8 +91,7 @@ def propose_home(model: RobotModel, reach: float, seed: int = 0) -> FloatArray:
 def payload_capacity(model: RobotModel, seed: int = 0) -> float:
     """A payload that the arm can hold in nearly every pose with half of the torque that its own weight leaves, kg.
 
-    Args:
-        model: of the arm; its payload's prior does not matter.
+    ``model``: of the arm; its payload's prior does not matter.
     """
     n, last = model.n, model.layout.payload.start
     q = np.random.default_rng(seed).uniform(*pose_range(model), (400, n))
@@ -110,8 +109,7 @@ def never_apart(model: RobotModel, seed: int = 0) -> dict[tuple[str, str], float
 
     The joints between them keep them apart, or nothing would: bodies that cover them may overlap where they do not.
 
-    Returns:
-        The largest distance of each pair in these poses, m; negative: how deep they overlap at best.
+    Returns the largest distance of each pair in these poses, m; negative: how deep they overlap at best.
     """
     rng = np.random.default_rng(seed)
     pairs = PairDistances(model, Scene("nothing around"))

@@ -15,8 +15,7 @@ __all__ = ["stated_pairs"]
 def stated_pairs(model: RobotModel, links: Sequence[tuple[str, str]], srdf: Path | None) -> tuple[tuple[str, str], ...]:
     """Pairs of bodies of these links, those left out that are never checked.
 
-    Args:
-        srdf: file whose ``disable_collisions`` count too; links that are not the arm's are passed over.
+    ``srdf``: file whose ``disable_collisions`` count too; links that are not the arm's are passed over.
 
     Raises:
         ConfigError: a link without body.

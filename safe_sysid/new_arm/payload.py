@@ -33,9 +33,7 @@ class PayloadGuess:
     def of(cls, mass: float, side: float = 1.0) -> PayloadGuess:
         """A dumbbell of cast iron, handle along the tool's y.
 
-        Args:
-            mass: kg.
-            side: 1, or -1 if the tool frame's z points into the arm.
+        ``mass``: kg; ``side``: 1, or -1 if the tool frame's z points into the arm.
         """
         return cls(mass, (0.0, 0.0, side * GRIP), envelope_size(mass))
 
@@ -43,8 +41,7 @@ class PayloadGuess:
 def out_of_arm(flange: tuple[FloatArray, FloatArray]) -> float:
     """1 where the tool frame's z points away from the last joint, as it should, -1 where towards it.
 
-    Args:
-        flange: rotation (3, 3) and translation (3,) of the tool frame in the last joint's frame.
+    ``flange``: rotation (3, 3) and translation (3,) of the tool frame in the last joint's frame.
     """
     rotation, translation = flange
     return -1.0 if float(rotation[:, 2] @ translation) < -0.01 else 1.0

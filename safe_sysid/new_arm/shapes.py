@@ -53,9 +53,7 @@ def uncovered_links(chain: UrdfChain) -> tuple[str, ...]:
 def rounded_hull(points: FloatArray, radius: float) -> FittedHull:
     """The same in tenths of a millimetre; the radius grows by what the points may have moved.
 
-    Args:
-        points: (m, 3), m.
-        radius: m.
+    ``points``: (m, 3), m; ``radius``: m.
     """
     short = np.round(points / _GRID) * _GRID
     moved = float(np.max(np.linalg.norm(short - points, axis=1)))

@@ -135,9 +135,7 @@ class Planner:
     ) -> TrajectoryFamily:
         """The trajectories from a start state (3, n): about the rest of the plan under way if there is one.
 
-        Args:
-            start_state: (3, n).
-            start_time: s, when the new one takes over; None for the previous one's hand-over.
+        ``start_state``: (3, n); ``start_time``: s, when the new one takes over; None for the previous one's hand-over.
         """
         n = self.model.n
         k_range = np.broadcast_to(np.asarray(self.settings.k_range, float), (n,))

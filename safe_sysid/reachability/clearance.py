@@ -118,9 +118,7 @@ def verified_bounds(
 ) -> FloatArray:
     """Lower bounds (M, P) of the distances of some pairs, m, over cells.
 
-    Args:
-        pairs: indices of shapes, the one nearer to the base first.
-        tracking: bounds of the true errors.
+    ``pairs``: indices of shapes, the one nearer to the base first; ``tracking``: bounds of the true errors.
     """
     work = _Work(model, shapes, pairs, cells, tracking, NEAR, None, 1)
     work.search(NEAR)

@@ -72,8 +72,7 @@ def inner(
 
     Indices instead of views of arrays: creating those takes longer than the arithmetic.
 
-    Returns:
-        The result's reach (:func:`affine.reach`).
+    Returns the result's reach (:func:`affine.reach`).
     """
     centre, linear, square = 0.0, 0.0, 0.0
     for i in range(begin, end):

@@ -41,8 +41,7 @@ _UP = 1.0 + 1e-12
 def joint_between(kin: Kinematics, first: Body, second: Body) -> tuple[int, float] | None:
     """The one joint that changes the distance of two bodies (-1: none), and what leaving others out costs, m.
 
-    Returns:
-        None where more than one joint does, or one that slides.
+    Returns None where more than one joint does, or one that slides.
     """
     low, high, cost = first.joint + 1, second.joint, 0.0
     if np.any(kin.sliding[low : high + 1]):

@@ -112,8 +112,7 @@ def add_magnitude(
     ``blocks[row]`` (see :func:`add_quadratic`), so that columns need not all be at their worst at once. Only the first
     ``active`` joints' symbols of w are looked at.
 
-    Returns:
-        The range of w.
+    Returns the range of w.
     """
     n, last = blocks.shape[2], forms.shape[2] - 1
     c, rho = forms[row, column, 0], forms[row, column, last]

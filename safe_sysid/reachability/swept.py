@@ -113,9 +113,7 @@ def _kernel(
 def swept_boxes(model: RobotModel, cells: TimeCells, tracking: TrackingSet | ErrorBox, group: int = 8) -> SweptVolume:
     """Boxes that hold every body at every instant of a group of cells, for every true tracking error in the set.
 
-    Args:
-        tracking: bounds of the true errors.
-        group: cells that share a box.
+    ``tracking``: bounds of the true errors; ``group``: cells that share a box.
 
     Raises:
         PlanError: ``group`` is not a positive number.

@@ -159,9 +159,7 @@ def _limits(model: RobotModel) -> dict[str, Any]:
 def select(values: Sequence[EffectiveValue], keys: Sequence[str], file: str) -> list[EffectiveValue]:
     """Those of some keys or sections; all if none is asked for.
 
-    Args:
-        values: all values in force.
-        keys: dotted; ``velocity`` alone finds every key of that name too.
+    ``values``: all values in force; ``keys``: dotted; ``velocity`` alone finds every key of that name too.
 
     Raises:
         ConfigError: nothing has such a key.
@@ -193,9 +191,7 @@ def as_text(values: Sequence[EffectiveValue]) -> str:
 def commented_yaml(values: Sequence[EffectiveValue], head: str) -> str:
     """A robot's file with every value written out, each with its unit, source and meaning.
 
-    Args:
-        values: all values in force.
-        head: first comment lines, without ``#``.
+    ``values``: all values in force; ``head``: first comment lines, without ``#``.
     """
     lines = [f"# {line}".rstrip() for line in head.splitlines()]
     before: list[str] = []

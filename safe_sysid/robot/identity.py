@@ -178,11 +178,7 @@ SCOPES: Mapping[str, Scope] = {
 def identity(model: RobotModel, scope: str) -> dict[str, Any]:
     """Everything of a robot that the claims of a scope rest on, as JSON has it; repr keeps every bit of a float.
 
-    Args:
-        scope: one of :data:`SCOPES`.
-
-    Returns:
-        The scope's parts by name, and ``declared``: the settings.
+    ``scope``: one of :data:`SCOPES`. Returns the scope's parts by name, and ``declared``: the settings.
 
     Raises:
         ParameterError: no such scope.
@@ -197,8 +193,7 @@ def identity(model: RobotModel, scope: str) -> dict[str, Any]:
 def scene_identity(scene: Scene) -> dict[str, Any]:
     """What plans are certified clear of: hulls of points in the world (m), inflated (m), and what they may touch.
 
-    Args:
-        scene: around the arm; its name, start and goal are not in it.
+    ``scene``: around the arm; its name, start and goal are not in it.
     """
     return {
         "obstacles": {o.name: _stated({"points": o.points, "radius": o.radius}, "", set()) for o in scene.obstacles},
@@ -260,9 +255,7 @@ def _agree(stated: Any, ours: Any, same: float) -> bool:
 def why_not_stated(key: str, scope: str) -> str | None:
     """Why the value of a key is not in a scope's content; None if it is.
 
-    Args:
-        key: of the schema, as ``joints.<joint>.velocity``.
-        scope: one of :data:`SCOPES`.
+    ``key``: of the schema, as ``joints.<joint>.velocity``; ``scope``: one of :data:`SCOPES`.
     """
     reasons = _reasons(scope)
     parts = key.split(".")

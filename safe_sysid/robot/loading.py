@@ -54,8 +54,7 @@ def load_robot(name_or_path: str | Path, **overrides: Any) -> RobotModel:
 def with_declared(model: RobotModel, values: Mapping[str, Any]) -> RobotModel:
     """The same arm with other declared errors, without reading its files again.
 
-    Args:
-        values: of keys ``measurement.KEY`` and ``identification.KEY``, on which nothing else of a model depends.
+    ``values``: of keys ``measurement.KEY`` and ``identification.KEY``, on which nothing else of a model depends.
 
     Raises:
         ConfigError: a value out of range.
@@ -69,10 +68,7 @@ def with_declared(model: RobotModel, values: Mapping[str, Any]) -> RobotModel:
 
 
 def find_urdf(config: Path, settings: Settings) -> Path:
-    """The URDF that a robot's file names.
-
-    Args:
-        config: the robot's file.
+    """The URDF that a robot's file names. ``config``: the robot's file.
 
     Raises:
         ConfigError: there is no such file, or package.

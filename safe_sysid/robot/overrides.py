@@ -29,8 +29,7 @@ def given_settings(parameters: Mapping[str, Any]) -> dict[str, Any]:
 def overrides_of(given: Mapping[str, Any]) -> dict[str, Any]:
     """Settings that replace a file's, from ROS values; what is unknown stays, for the settings to refuse it by name.
 
-    Args:
-        given: values by dotted path, as they were given for ``robot_settings``.
+    ``given``: values by dotted path, as they were given for ``robot_settings``.
     """
     return {path: _setting(KEYS.find(path), value) for path, value in given.items()}
 

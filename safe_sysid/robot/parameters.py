@@ -113,8 +113,7 @@ def transform_inertial(rotation: ArrayLike, translation: ArrayLike, theta: Array
 def from_log_cholesky(eta: ArrayLike) -> FloatArray:
     r"""Log-Cholesky map ``eta -> theta`` [Rucker2022; PSO eq. 16]: ``J = e^{2a} L L^T`` is always positive definite.
 
-    Args:
-        eta: (10,) ``[alpha, d1, d2, d3, s12, s23, s13, t1, t2, t3]``.
+    ``eta``: (10,) ``[alpha, d1, d2, d3, s12, s23, s13, t1, t2, t3]``.
     """
     alpha, d1, d2, d3, s12, s23, s13, t1, t2, t3 = np.asarray(eta, float)
     u = np.array(

@@ -15,11 +15,8 @@ __all__ = ["json_schema"]
 def json_schema(keys: Keys, filled_in: Collection[str] = ()) -> dict[str, Any]:
     """What a file may say, as far as JSON Schema can: rules between keys are the reader's.
 
-    Args:
-        filled_in: keys that the file may leave out though they have no default, for its reader knows them.
-
-    Returns:
-        JSON, draft 7.
+    ``filled_in``: keys that the file may leave out though they have no default, for its reader knows them.
+    Returns JSON, draft 7.
     """
     top = {"$schema": "http://json-schema.org/draft-07/schema#", **_mapping()}
     sections: dict[str, dict[str, Any]] = {"": top}

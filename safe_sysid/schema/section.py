@@ -99,8 +99,7 @@ class Section(StrictModel):
 def parameters(section: type[Section], path: str = "") -> Iterator[Parameter]:
     """Everything that a section declares, in order; sections within it are parameters of type ``section``.
 
-    Args:
-        path: of the section, dotted; "" for the whole file.
+    ``path``: of the section, dotted; "" for the whole file.
 
     Raises:
         SchemaError: a field without a declaration, or of a type that has no word in ``TYPES``.

@@ -106,9 +106,7 @@ def draw_truth(
 ) -> FloatArray:
     """True parameters (14 n,) of an arm that is built within its tolerances and holds a payload.
 
-    Args:
-        rng: generator or seed; the same one gives the same arm.
-        mode: one of :data:`DRAW_MODES`.
+    ``rng``: generator or seed; the same one gives the same arm; ``mode``: one of :data:`DRAW_MODES`.
 
     Raises:
         ParameterError: the payload does not fit the prior with any hand that was drawn (named parameter), the

@@ -30,8 +30,7 @@ _RADII = (0.25, 0.5, 1.0)
 def payload_in_hand(model: RobotModel, spec: str) -> Payload:
     """Payload from what a user types, dumbbells gripped in the middle of the robot's payload envelope.
 
-    Args:
-        spec: :data:`AUTO`, or what :func:`~safe_sysid.simulation.payloads.payload_from_spec` takes.
+    ``spec``: :data:`AUTO`, or what :func:`~safe_sysid.simulation.payloads.payload_from_spec` takes.
 
     Raises:
         ParameterError: the text is none of these, describes no physical body, or nothing suits the robot.

@@ -90,9 +90,7 @@ def _check_consistent(name: str, theta: FloatArray) -> None:
 def dumbbell(pounds: float, grip: ArrayLike = _GRIP, name: str | None = None) -> Payload:
     """Steel handle along flange y, gripped in the middle, with two cylindrical cast-iron heads.
 
-    Args:
-        grip: (3,) centre of the handle in the flange frame, m.
-        name: default "<pounds>lb".
+    ``grip``: (3,) centre of the handle in the flange frame, m; ``name``: default "<pounds>lb".
     """
     head_mass = _head_mass(pounds)
     diameter = (head_mass / _CAST_IRON / (math.pi / 4.0 * _HEAD_RATIO)) ** (1.0 / 3.0)
@@ -103,9 +101,7 @@ def dumbbell(pounds: float, grip: ArrayLike = _GRIP, name: str | None = None) ->
 def hexagonal_dumbbell(pounds: float, grip: ArrayLike = _GRIP, name: str | None = None) -> Payload:
     """The same with hexagonal heads, flats across flange z: dumbbells that can be stacked.
 
-    Args:
-        grip: (3,) centre of the handle in the flange frame, m.
-        name: default "<pounds>lb".
+    ``grip``: (3,) centre of the handle in the flange frame, m; ``name``: default "<pounds>lb".
     """
     head_mass = _head_mass(pounds)
     width = (head_mass / _CAST_IRON / (0.5 * math.sqrt(3.0) * _HEXAGON_RATIO)) ** (1.0 / 3.0)

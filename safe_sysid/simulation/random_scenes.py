@@ -37,15 +37,14 @@ def random_scene(
 ) -> Scene:
     """Draw a scene that the arm can start in.
 
+    Returns the scene with ``start`` and ``goal``, for both of which :func:`start_check` finds nothing.
+
     Args:
         rng: source of everything random: the same generator gives the same scene.
         obstacles: smallest and largest number of them.
         box: parameters for which start and goal must be holdable; None for the model's prior.
         kinds: of obstacles to draw from, see :data:`ALL_KINDS`.
         gains: of the controller; None to design them (some 0.4 s).
-
-    Returns:
-        Scene with ``start`` and ``goal``, for both of which :func:`start_check` finds nothing.
 
     Raises:
         ModelError: no pose can be held, or no room for the obstacles; an unknown kind.

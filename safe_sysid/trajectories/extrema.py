@@ -134,13 +134,12 @@ def knot_slack(trajectory: QuinticTrajectory, order: int) -> FloatArray:
 def interval_ranges(trajectory: QuinticTrajectory, borders: ArrayLike, order: int) -> FloatArray:
     """Exact ranges of the order-th derivative over closed time intervals.
 
+    Returns (M, n, 2) lower and upper ends: the range of the real trajectory plus room for rounding (relative 1e-12).
+
     Args:
         trajectory: it rests after its end.
         borders: (M, 2) first and last time of each interval, from 0 s; it may hold any number of knots.
         order: 0 position .. 5, the constant fifth derivative; units rad / s^order.
-
-    Returns:
-        (M, n, 2) lower and upper ends: the range of the real trajectory plus room for rounding (relative 1e-12).
 
     Raises:
         PlanError: an interval that ends before it begins or begins before 0, or another order.

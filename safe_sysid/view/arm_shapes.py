@@ -81,8 +81,7 @@ def _toned(colour: Colour, joint: int) -> Colour:
 def link_placements(chain: UrdfChain, model: RobotModel) -> dict[str, tuple[FloatArray, FloatArray]]:
     """Rotation (3, 3) and position (3,) of every link in the frame of the joint that carries it (the world's for -1).
 
-    Args:
-        model: for how the root stands in the world.
+    ``model``: for how the root stands in the world.
     """
     place = model.settings.mounting
     text = chain.text_for_pinocchio(tuple(chain.link_joint), None if place is None else (place.xyz, place.rpy))

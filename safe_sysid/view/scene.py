@@ -98,8 +98,7 @@ class ArmScene:
     def pose(self, q: FloatArray) -> None:
         """Where the joints are; each frame hangs on the one before, so that only what has moved is told.
 
-        Args:
-            q: (n,) rad (m where a joint slides), finite.
+        ``q``: (n,) rad (m where a joint slides), finite.
         """
         kinematics = self._model.kinematics
         for j in np.flatnonzero(~(np.abs(q - self._drawn) < _STILL)):

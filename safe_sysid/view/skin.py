@@ -22,9 +22,7 @@ _LEVEL = 0.3
 def skin_of_boxes(lower: FloatArray, upper: FloatArray) -> Mesh:
     """Vertices (m, 3) and faces (t, 3) of the surface of a union.
 
-    Args:
-        lower: (b, 3) corners of boxes, m, finite.
-        upper: (b, 3), not below.
+    ``lower``: (b, 3) corners of boxes, m, finite; ``upper``: (b, 3), not below.
     """
     low, high = np.asarray(lower, float).reshape(-1, 3), np.asarray(upper, float).reshape(-1, 3)
     if not len(low):

@@ -51,9 +51,7 @@ def box(size: FloatArray) -> Mesh:
 def rounded_hull(points: FloatArray, radius: float) -> Mesh:
     """Roughly the hull of points, widened by a radius (a ball, a capsule, or the hull of small balls' corners).
 
-    Args:
-        points: (m, 3) m.
-        radius: m.
+    ``points``: (m, 3) m; ``radius``: m.
     """
     points = np.asarray(points, float)
     if len(points) == 1:

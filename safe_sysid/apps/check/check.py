@@ -22,8 +22,7 @@ __all__ = ["check_file"]
 def check_file(file: str, robot: str, say: Callable[[str], None]) -> list[str]:
     """Check a file; returns what speaks against using it.
 
-    Args:
-        file: YAML file of a robot, a scene or node parameters, or name of a packaged robot or scene.
+    ``file``: YAML file of a robot, a scene or node parameters, or name of a packaged robot or scene.
 
     Raises:
         SafeSysIdError: the file cannot be used at all.

@@ -30,11 +30,7 @@ def is_parameter_file(data: Mapping[str, Any]) -> bool:
 def check_parameters(data: Mapping[str, Any], say: Callable[[str], None]) -> list[str]:
     """Judge a file of node parameters, and the robot as these nodes will have it.
 
-    Args:
-        data: what the file holds, by node name; ``/**`` is every node.
-
-    Returns:
-        What speaks against using it.
+    ``data``: what the file holds, by node name; ``/**`` is every node. Returns what speaks against using it.
 
     Raises:
         SafeSysIdError: the robot or the scene that it names cannot be used.
@@ -67,8 +63,7 @@ def check_parameters(data: Mapping[str, Any], say: Callable[[str], None]) -> lis
 def given_to_nodes(data: Mapping[str, Any], namespace: str = "") -> dict[str, dict[str, Any]]:
     """Parameters by kind of node and dotted name, as a file gives them in a namespace; nothing is judged.
 
-    Args:
-        namespace: of the nodes, without slashes around it.
+    ``namespace``: of the nodes, without slashes around it.
     """
     nodes = [(name, dict(_flat("", body))) for name, body in _nodes("", data) if isinstance(body, Mapping) and body]
     return _given(namespace, nodes)

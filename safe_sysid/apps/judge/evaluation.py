@@ -58,8 +58,7 @@ class Evaluation:
 def evaluate(logs: RunLogs, model: RobotModel, gains: TrackingTube, clearance: Oracle | None) -> Evaluation:
     """Judge a run.
 
-    Args:
-        clearance: distance (m) at a position between solids that must stay apart, and which; None: not judged (a gap).
+    ``clearance``: distance (m) at a position between solids that must stay apart, and which; None: not judged (a gap).
     """
     record = JudgeRecord(gaps=list(logs.missing))
     plant = logs.plant

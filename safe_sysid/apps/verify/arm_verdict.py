@@ -23,8 +23,7 @@ __all__ = ["arm_problem", "print_arm_verdict"]
 def arm_problem(certificate: ArmCertificate, model: RobotModel) -> str | None:
     """What certificate, and ``result.json`` or ``robot.yaml`` beside it, say besides and is not so; None: nothing.
 
-    Args:
-        model: trusted.
+    ``model``: trusted.
     """
     layout, matrix, stated = (model.layout, certificate.arrays["combinations"], certificate.header["parameters"])
     names = combination_names(matrix, parameter_words(layout, model.joint_names))
@@ -86,9 +85,7 @@ def print_arm_verdict(
 ) -> None:
     """Print the intervals, what is assumed, and PASS, or the first thing that is not proved.
 
-    Args:
-        model: trusted.
-        wrong: what is published besides and not so; None: nothing.
+    ``model``: trusted; ``wrong``: what is published besides and not so; None: nothing.
     """
     if verdict.reason is not None or wrong is not None:
         reason = wrong if verdict.reason is None else f"{certificate.path.name}: {verdict.reason}"

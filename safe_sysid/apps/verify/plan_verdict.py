@@ -19,8 +19,7 @@ __all__ = ["over", "print_verdict", "told_margin"]
 def over(family: str, clearance_margin: float) -> str:
     """What a family's margins are counted from if that is not the limit itself, as `` over 5 mm``; else empty.
 
-    Args:
-        clearance_margin: distance that the certificate asked for, m.
+    ``clearance_margin``: distance that the certificate asked for, m.
     """
     return f" over {declared_text(clearance_margin, 1000)} mm" if family in ("clearance", "self_clearance") else ""
 
@@ -28,9 +27,7 @@ def over(family: str, clearance_margin: float) -> str:
 def told_margin(margin: Margin, clearance_margin: float) -> str:
     """A margin for people: those of distances say which distance they are counted from.
 
-    Args:
-        margin: the smallest of a family.
-        clearance_margin: distance that the certificate asked for, m.
+    ``margin``: the smallest of a family; ``clearance_margin``: distance that the certificate asked for, m.
     """
     return margin.text(over(margin.family, clearance_margin))
 

@@ -78,8 +78,7 @@ class _DifferentError(Exception):
 def refuted(folder: Path) -> str | None:
     """Why a directory says of itself that nothing is guaranteed; None if it does not.
 
-    Args:
-        folder: with or without certificates.
+    ``folder``: with or without certificates.
     """
     for path in sorted(folder.glob("withdrawn_*.json")):
         content = _mapping(path)
@@ -118,8 +117,7 @@ def _mapping(path: Path) -> dict[str, Any]:
 def published_problem(folder: Path, chain: CertificateChain) -> str | None:
     """The first published field that is not what robot, log and proved box give; None if there is none.
 
-    Args:
-        folder: with the files; where none of :data:`FILES` is there, nothing is published.
+    ``folder``: with the files; where none of :data:`FILES` is there, nothing is published.
     """
     there = [name for name in FILES if (folder / name).is_file()]
     if not there or (there == ["result.json"] and "parameters" not in _mapping(folder / "result.json")):

@@ -62,8 +62,7 @@ class OneLineParser(argparse.ArgumentParser):
 def check_output(option: str, path: Path | None) -> None:
     """Refuse a file that cannot be written, before anything is done for it.
 
-    Args:
-        path: of the file; None: nothing to check.
+    ``path``: of the file; None: nothing to check.
 
     Raises:
         ConfigError: its directory does not exist or takes no files, or it is a directory itself.
@@ -81,8 +80,7 @@ def check_output(option: str, path: Path | None) -> None:
 def check_directory(option: str, path: Path) -> None:
     """Refuse a directory that cannot be made or written to, before anything is done for it; makes none.
 
-    Args:
-        path: of the directory, which need not exist yet.
+    ``path``: of the directory, which need not exist yet.
 
     Raises:
         ConfigError: what exists of the path is no directory, or takes no files.

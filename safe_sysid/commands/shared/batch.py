@@ -58,6 +58,8 @@ def collect(
 ) -> tuple[list[Result], bool]:
     """Run the trials that are missing, show how far things are, keep every result that there is.
 
+    Returns results by index, those of an earlier run included, and whether Ctrl-C (or SIGTERM) came before the end.
+
     Args:
         total: trials 0 .. total - 1.
         out: file of results as they come; None to keep none.
@@ -66,9 +68,6 @@ def collect(
         chunk: trials that a worker takes at once; None for the runner's choice.
         take: puts away what does not belong in the file; returns what does.
         redo: whether a result of an earlier run is not to be kept but run again.
-
-    Returns:
-        Results by index, those of an earlier run included, and whether Ctrl-C (or SIGTERM) came before the end.
 
     Raises:
         CampaignError: the file is that of another campaign or exists and is not to be continued, a worker died, or
@@ -105,9 +104,7 @@ def collect(
 def show_table(console: Console, table: Table) -> None:
     """Print a table, its title and caption on lines of their own: a narrow table would break them up.
 
-    Args:
-        console: where to.
-        table: with or without them; they are taken from it.
+    ``console``: where to; ``table``: with or without them; they are taken from it.
     """
     title, caption = table.title, table.caption
     table.title = table.caption = None

@@ -24,11 +24,7 @@ def _share(text: str) -> float:
 
 
 def add_reading_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    """Add the logs, the robot, and how logs are read.
-
-    Returns:
-        The group "reading the logs".
-    """
+    """Add the logs, the robot, and how logs are read. Returns the group "reading the logs"."""
     parser.add_argument("logs", type=Path, nargs="+", metavar="LOG", help="bags, CSV or .npz")
     parser.add_argument("--robot", default="kinova_gen3", metavar="NAME|FILE", help="(default: %(default)s)")
     reading = parser.add_argument_group("reading the logs")
@@ -48,14 +44,7 @@ def add_reading_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGr
 
 
 def add_log_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    """Add them.
-
-    Args:
-        parser: of the command.
-
-    Returns:
-        The group "how", for options of the command's own.
-    """
+    """Add them. Returns the group "how", for options of the command's own."""
     reading = add_reading_options(parser)
     reading.add_argument("--force", action="store_true", help="go on although the checks found errors")
     how = parser.add_argument_group("how")

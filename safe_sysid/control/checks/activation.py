@@ -48,8 +48,7 @@ class Judgement:
     def why_not(self, model: RobotModel, q: FloatArray) -> list[str]:
         """Why control may not begin at a pose: the judged one's reasons, or that this is another pose.
 
-        Args:
-            q: (n,) measured at the take-over, continuous joints on any branch, rad.
+        ``q``: (n,) measured at the take-over, continuous joints on any branch, rad.
         """
         if self.reasons or self.q is None:
             return list(self.reasons) or ["no pose was judged: expected a measurement"]

@@ -71,9 +71,7 @@ class CommandWatch:
     def disagrees(self, effort: FloatArray, elapsed: float = 0.0) -> int:
         """Joint whose effort has long been another than commanded, or -1.
 
-        Args:
-            effort: (n,) measured, N m.
-            elapsed: since the measurement before, s; nothing was commanded meanwhile.
+        ``effort``: (n,) measured, N m; ``elapsed``: since the measurement before, s; nothing was commanded meanwhile.
         """
         if elapsed > self._longest:
             self._gap, self._since = max(self._gap, elapsed), 0

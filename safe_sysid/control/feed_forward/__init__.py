@@ -36,6 +36,8 @@ class FeedForward(Protocol):
     ) -> tuple[FloatArray, float]:
         """Torque to add to the law's, and how far to trust it.
 
+        Returns (n,) N m or N, and the share of it to add, from 0 (not trusted) to 1.
+
         Args:
             q: (n,) measured, rad or m.
             qd: (n,) measured, rad/s or m/s.
@@ -43,9 +45,6 @@ class FeedForward(Protocol):
             qd_d: (n,) desired, rad/s or m/s.
             qdd_d: (n,) desired, rad/s^2 or m/s^2.
             t: stamp of the measurement, s.
-
-        Returns:
-            (n,) N m or N, and the share of it to add, from 0 (not trusted) to 1.
         """
 
 

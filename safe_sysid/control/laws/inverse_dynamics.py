@@ -111,10 +111,7 @@ class ComputedTorqueLaw(_InverseDynamics):
     name = "computed_torque"
 
     def __init__(self, model: RobotModel, settings: ComputedTorqueSettings | None = None) -> None:
-        """Make the law for one arm.
-
-        Args:
-            settings: None for the configuration's.
+        """Make the law for one arm. ``settings``: None for the configuration's.
 
         Raises:
             ModelError: generated dynamics that differ from the recursion, or an arm with a branch.
@@ -131,10 +128,7 @@ class ImpedanceLaw(_InverseDynamics):
     name = "impedance"
 
     def __init__(self, model: RobotModel, settings: ImpedanceSettings | None = None) -> None:
-        """Make the law for one arm.
-
-        Args:
-            settings: None for the configuration's.
+        """Make the law for one arm. ``settings``: None for the configuration's.
 
         Raises:
             ModelError: as :class:`ComputedTorqueLaw`.

@@ -208,12 +208,8 @@ def linearise(kin: Kinematics, loops: Loops, q: FloatArray, error: FloatArray, j
 def close(kin: Kinematics, loops: Loops, q: FloatArray, transmission: FloatArray) -> float:
     """Newton's method: the passive joints of ``q`` (n,) move until all loops are closed.
 
-    Args:
-        q: (n,) rad or m, in and out.
-        transmission: (n_u, n_a) out: ``-J_u^-1 J_a`` there.
-
-    Returns:
-        The determinant of J_u; 0 if it is singular, or if there is no convergence.
+    ``q``: (n,) rad or m, in and out; ``transmission``: (n_u, n_a) out: ``-J_u^-1 J_a`` there.
+    Returns the determinant of J_u; 0 if it is singular, or if there is no convergence.
     """
     n, passive, actuated, rows = len(kin.axis), loops.passive, loops.actuated, loops.rows
     r, p = np.empty((1, n, 3, 3)), np.empty((1, n, 3))
@@ -252,13 +248,12 @@ def follow(kin: Kinematics, loops: Loops, q_a: FloatArray, start: FloatArray, q:
     A step is halved where the correction is large or the determinant of J_u changes its sign, which it cannot without
     passing a singularity.
 
+    Returns N, or the number of the first sample that was not reached.
+
     Args:
         q_a: (N, n_a) rad or m.
         start: (n,) closed loops.
         q: (N, n) out.
-
-    Returns:
-        N, or the number of the first sample that was not reached.
     """
     passive, actuated = loops.passive, loops.actuated
     now, trial = start.copy(), start.copy()
@@ -315,7 +310,7 @@ def derivatives(
     qd: FloatArray,
     qdd: FloatArray,
 ) -> int:
-    """Equations 19 to 22 at N closed positions.
+    """Equations 19 to 22 at N closed positions. Returns N, or the number of the first sample where J_u is singular.
 
     Args:
         q: (N, n).
@@ -325,9 +320,6 @@ def derivatives(
         transmission: (N, n, n_a) out, G.
         qd: (N, n) out, ``G qd_a``.
         qdd: (N, n) out, ``G qdd_a + dG/dt qd_a``.
-
-    Returns:
-        N, or the number of the first sample where J_u is singular.
     """
     n, passive, actuated, rows = len(kin.axis), loops.passive, loops.actuated, loops.rows
     r, p = np.empty((1, n, 3, 3)), np.empty((1, n, 3))

@@ -246,9 +246,7 @@ class Mechanism:
 
         The samples are a motion: each is reached from the one before by continuation.
 
-        Args:
-            q_a: (N, n_a) rad (m).
-            stamps: (N,) s, for messages.
+        ``q_a``: (N, n_a) rad (m); ``stamps``: (N,) s, for messages.
 
         Raises:
             ClosureError: a branch ends, or a passive joint leaves its limits.
@@ -352,8 +350,7 @@ class Mechanism:
     def regressor(self, motion: MechanismMotion, transition: float = 0.0) -> FloatArray:
         """``Y_a = G^T W`` (N, n_a, 14 n): times all parameters it is the motors' torque, N m (eq. 23, 27).
 
-        Args:
-            transition: friction transition velocity, rad/s.
+        ``transition``: friction transition velocity, rad/s.
         """
         dynamics = dynamics_of(self.kinematics)
         out = np.empty((len(motion), len(self.actuated), self.layout.size))
@@ -367,9 +364,7 @@ class Mechanism:
 
         The derivative of the first less the second is :meth:`regressor`; accelerations are in neither.
 
-        Args:
-            motion: of this mechanism; its ``qdd`` is not used.
-            transition: friction transition velocity, rad/s.
+        ``motion``: of this mechanism; its ``qdd`` is not used; ``transition``: friction transition velocity, rad/s.
         """
         dynamics = dynamics_of(self.kinematics)
         shape = (len(motion), len(self.actuated), self.layout.size)

@@ -94,8 +94,7 @@ def kronecker(x: FloatArray, y: FloatArray) -> FloatArray:
 def inertia_transfer(pose: FloatArray) -> FloatArray:
     """(10, 10): a body's parameters about a parent's frame from those about a child's frame.
 
-    Args:
-        pose: (4, 4) of the child in the parent.
+    ``pose``: (4, 4) of the child in the parent.
     """
     return UNPSEUDO @ kronecker(pose, pose) @ PSEUDO
 
@@ -192,14 +191,13 @@ def chain_of(kin: Kinematics) -> Chain:
 def dh_kinematics(table: FloatArray, sliding: BoolArray, gravity: FloatArray) -> tuple[Kinematics, FloatArray]:
     """An arm from a table of (standard) Denavit-Hartenberg parameters [SpongHutchinson2006].
 
+    Returns the kinematics, and (n, 4, 4) the table's frame of each link in the joint's frame.
+
     Args:
         table: (n, 4) theta (rad), d (m), a (m), alpha (rad) of each joint; the joint's position adds to theta, or to d
             if it slides.
         sliding: (n,) prismatic joints.
         gravity: (3,) m/s^2 in frame 0.
-
-    Returns:
-        The kinematics, and (n, 4, 4) the table's frame of each link in the joint's frame.
 
     Raises:
         ModelError: shapes that do not match, or numbers that are not finite.

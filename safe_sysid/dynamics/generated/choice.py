@@ -112,8 +112,7 @@ def inverse_operations(model: PseudoSymbolicModel) -> int:
 def measure(found: Candidates, base: int) -> dict[tuple[str, str], float]:
     """Seconds that each candidate takes per state on this machine: the least of 15 batches of 1000 states.
 
-    Args:
-        base: l, number of base parameters.
+    ``base``: l, number of base parameters.
 
     Raises:
         NoCompilerError: there is none, or it fails.

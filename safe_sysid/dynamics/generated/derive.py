@@ -122,12 +122,8 @@ def parameter_order(n: int) -> IntArray:
 def base_columns(rows: FloatArray, order: IntArray) -> tuple[IntArray, FloatArray]:
     """Columns that span all, each independent of those before it in an order; all columns as combinations of them.
 
-    Args:
-        rows: (m, P).
-        order: (P,) indices of columns.
-
-    Returns:
-        Indices (l,), ascending in ``order``, and B (l, P) with ``rows = rows[:, indices] B``.
+    ``rows``: (m, P); ``order``: (P,) indices of columns.
+    Returns indices (l,), ascending in ``order``, and B (l, P) with ``rows = rows[:, indices] B``.
     """
     basis, chosen = np.zeros((0, rows.shape[0])), []
     for column in order:

@@ -74,8 +74,7 @@ def check_place(out: Path) -> None:
 def write(made: Generated, prefix: str, out: Path) -> Generated:
     """Write the files, all or none, after their self-test; returns what was given with what that said.
 
-    Args:
-        out: directory to make; an empty one is taken, too.
+    ``out``: directory to make; an empty one is taken, too.
 
     Raises:
         ModelError: a compiler or a self-test that fails, or a directory that cannot be written.

@@ -59,10 +59,7 @@ def predicted(kin: Kinematics) -> tuple[float, float]:
 
 
 def derived(arm: Arm, yes: bool = False) -> tuple[PseudoSymbolicModel, float]:
-    """The model of an arm, and the processor time that took.
-
-    Args:
-        yes: derive more than eight joints, too.
+    """The model of an arm, and the processor time that took. ``yes``: derive more than eight joints, too.
 
     Raises:
         ModelError: a branch, more than eight joints and no ``yes``, or axes too nearly parallel.
@@ -110,9 +107,7 @@ def _compare(arm: Arm, model: PseudoSymbolicModel) -> None:
 def generate(arm: Arm, out: Path, prefix: str = "arm", yes: bool = False) -> Generated:
     """Write ``PREFIX.c``, ``PREFIX.h``, ``PREFIX_test.c`` and ``README.md``, all or none.
 
-    Args:
-        out: directory to make; an empty one is taken, too.
-        yes: derive more than eight joints, too.
+    ``out``: directory to make; an empty one is taken, too; ``yes``: derive more than eight joints, too.
 
     Raises:
         ModelError: a branch, more than eight joints without ``yes``, a compiler that fails, a self-test that does, a
@@ -180,9 +175,7 @@ def _expected(arm: Arm, model: PseudoSymbolicModel) -> dict[str, FloatArray]:
 def write_reduced(name: str, ranking: Ranking, small: Reduced, out: Path, prefix: str = "arm") -> Generated:
     """The files of a reduced model; without functions of the mass matrix if that is reduced, too.
 
-    Args:
-        out: as of :func:`generate`.
-        prefix: likewise.
+    ``out``: as of :func:`generate`; ``prefix``: likewise.
 
     Raises:
         ModelError: as :func:`generate`.

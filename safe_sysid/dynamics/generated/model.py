@@ -111,8 +111,7 @@ class PseudoSymbolicModel:
     def base_parameters(self, theta: FloatArray) -> FloatArray:
         """``theta_b`` (l,).
 
-        Args:
-            theta: (14 n,) of the layout, about the joints' frames; what a mask left out must be zero.
+        ``theta``: (14 n,) of the layout, about the joints' frames; what a mask left out must be zero.
         """
         return self.base_map() @ theta[: 14 * self.n]
 
@@ -133,8 +132,7 @@ class PseudoSymbolicModel:
         Stacked vertically, ``theta_p = P_* theta_b``; l of its rows that are independent are the parameters, and all
         others the combinations of these that the echelon form gives ([PSDM eq. 54]; its eq. 34, 41 and 42 misprint it).
 
-        Returns:
-            The rows (l,), joint i's function j being row ``i p + j``, and ``P_*`` (n p, l).
+        Returns the rows (l,), joint i's function j being row ``i p + j``, and ``P_*`` (n p, l).
         """
         from scipy.linalg import qr
         from scipy.sparse import vstack

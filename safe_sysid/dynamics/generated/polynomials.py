@@ -66,8 +66,7 @@ def _product(
 def joint_transforms(chain: Chain, j: int) -> tuple[Matrices, Matrices, Matrices]:
     """Pose (4, 4), force transform (6, 6) and transfer of parameters (10, 10) from frame j to the one before.
 
-    Returns:
-        Matrix coefficients by digit of joint j.
+    Returns matrix coefficients by digit of joint j.
     """
     (ca, sa), (cp, sp), a, r = chain.alpha[j], chain.turn(j), chain.a[j], chain.r[j]
     before = np.array([[1.0, 0, 0, a], [0, ca, -sa, 0], [0, sa, ca, 0], [0, 0, 0, 1.0]])
@@ -110,11 +109,8 @@ def expand(rows: FunctionRows, j: int, transform: Matrices) -> FunctionRows:
 def derivatives(code: IntArray, j: int, sliding: bool) -> tuple[IntArray, IntArray, FloatArray]:
     """Derivatives by the position of joint j.
 
-    Args:
-        code: (m,) functions.
-
-    Returns:
-        Codes (k,), the index (k,) of the function that each comes from, and its factor (k,).
+    ``code``: (m,) functions.
+    Returns codes (k,), the index (k,) of the function that each comes from, and its factor (k,).
     """
     digit = code // DIGITS**j % DIGITS
     codes, sources, factors = [code[:0]], [code[:0]], [np.zeros(0)]

@@ -197,9 +197,7 @@ def accuracy(
 
     The largest difference is looked for at extreme velocities and accelerations, too.
 
-    Args:
-        ranking: of the exact model.
-        fit: parameters are fitted again.
+    ``ranking``: of the exact model; ``fit``: parameters are fitted again.
     """
     phis = [fitted(ranking, c) if fit else ranking.phi[ranking.order[:c]] for c in counts]
     gaps = [difference(ranking, c, phi) for c, phi in zip(counts, phis, strict=True)]

@@ -16,8 +16,7 @@ __all__ = ["agreeing"]
 def agreeing(found: ArmEstimate, layout: ParameterLayout, known: Known, inside: Inside) -> ArmEstimate:
     """The real arm nearest to an estimate, in its standard errors, of those that agree with what is proved.
 
-    Args:
-        found: estimate of the layout's parameters alone, consistent.
+    ``found``: estimate of the layout's parameters alone, consistent.
 
     Raises:
         ParameterError: the solver finds none.

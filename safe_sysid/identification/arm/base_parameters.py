@@ -81,8 +81,7 @@ class BaseParameters:
     def names(self, words: Sequence[str]) -> list[str]:
         """Base parameters for people, as ``Izz of link 2 + Ixx of link 3 + 0.16 m of link 3``.
 
-        Args:
-            words: (P,) of the parameters, as of :func:`parameter_words`.
+        ``words``: (P,) of the parameters, as of :func:`parameter_words`.
         """
         return combination_names(self.matrix, words)
 
@@ -90,9 +89,7 @@ class BaseParameters:
 def combination_names(matrix: FloatArray, words: Sequence[str]) -> list[str]:
     """Combinations of parameters for people, by their coefficients; those below 1e-4 have no word.
 
-    Args:
-        matrix: (nb, P) coefficients.
-        words: (P,) of the parameters.
+    ``matrix``: (nb, P) coefficients; ``words``: (P,) of the parameters.
     """
     names = []
     for row in matrix:
@@ -119,8 +116,7 @@ def parameter_units(layout: ParameterLayout, sliding: BoolArray) -> list[str]:
 def excitable_columns(regressor: FloatArray) -> IntArray:
     """Independent columns that motions can tell apart: those of base parameters but for what is there on paper alone.
 
-    Args:
-        regressor: (M, P), as of :func:`base_parameters`.
+    ``regressor``: (M, P), as of :func:`base_parameters`.
     """
     return base_parameters(regressor, _PAPER).independent
 
@@ -145,9 +141,7 @@ def base_parameters(regressor: FloatArray, rank: float = _RANK) -> BaseParameter
 def base_parameters_of_factor(factor: FloatArray, rank: float = _RANK) -> BaseParameters:
     """The same from the triangular factor of a regressor's QR decomposition.
 
-    Args:
-        factor: (K, P).
-        rank: as of :func:`base_parameters`.
+    ``factor``: (K, P); ``rank``: as of :func:`base_parameters`.
 
     Raises:
         ParameterError: a number is not finite, or all are zero.
@@ -180,8 +174,7 @@ def random_states(
 ) -> FloatArray:
     """Regressor at random states: its base parameters are all that any motion could tell.
 
-    Args:
-        regressor: of (N, n) positions, velocities and accelerations, (N, n, P).
+    ``regressor``: of (N, n) positions, velocities and accelerations, (N, n, P).
     """
     rng = np.random.default_rng(0)
     q, qd, qdd = rng.uniform(-np.pi, np.pi, (count, n)), *(rng.normal(0.0, 3.0, (2, count, n)))

@@ -50,9 +50,7 @@ class Inside:
     def constraints(self, x: Any, scale: FloatArray) -> list[Any]:
         """For a solver's ``x = theta / scale``: a little narrower, in units of each interval's half width.
 
-        Args:
-            x: (P,) variable.
-            scale: (P,).
+        ``x``: (P,) variable; ``scale``: (P,).
         """
         out = []
         for matrix, low, high in (

@@ -33,9 +33,7 @@ class DataFinding:
 def check_log(log: Measurements, joint_names: Sequence[str]) -> list[DataFinding]:
     """What positions and velocities say of each other.
 
-    Args:
-        log: of joints with positions; velocities may be missing.
-        joint_names: n names.
+    ``log``: of joints with positions; velocities may be missing; ``joint_names``: n names.
     """
     good = np.isfinite(log.stamps) & np.all(np.isfinite(log.q), axis=1)
     log = log[good]
@@ -72,9 +70,7 @@ def check_log(log: Measurements, joint_names: Sequence[str]) -> list[DataFinding
 def without_equations(logs: Sequence[Measurements], rate_hz: float) -> str:
     """Why logs have no momentum equations, in words.
 
-    Args:
-        logs: all of them.
-        rate_hz: that the robot file declares.
+    ``logs``: all of them; ``rate_hz``: that the robot file declares.
     """
     if not any(np.any(np.isfinite(log.qd)) for log in logs):
         return "no momentum equations: the logs have no velocities, and measured ones are needed"

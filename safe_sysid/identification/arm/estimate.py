@@ -201,9 +201,7 @@ def _check(
 def never_negative(layout: ParameterLayout, known: Known) -> IntArray:
     """Indices of parameters that cannot be below zero, masses apart.
 
-    Args:
-        layout: of the first parameters.
-        known: about the arm.
+    ``layout``: of the first parameters; ``known``: about the arm.
     """
     return np.concatenate([layout.never_negative[layout.n :], np.array(known.never_negative, np.int64)]).astype(
         np.int64

@@ -89,9 +89,7 @@ class BallMatrix:
 def interval_map(lower: FloatArray, upper: FloatArray) -> tuple[BallMatrix, BallMatrix, BallMatrix]:
     """The map P (10,), P' (10, 10) and P'' (10, 10, 10) over an interval of eta, index of theta first.
 
-    Args:
-        lower: (10,) of eta.
-        upper: (10,).
+    ``lower``: (10,) of eta; ``upper``: (10,).
     """
 
     def exponential(low: float, high: float) -> tuple[float, float]:
@@ -137,12 +135,11 @@ def _to_theta(j: BallMatrix) -> BallMatrix:
 def linear_bounds(problem: Regression, arm: Sides, payload: Sides) -> tuple[FloatArray, FloatArray, str | None]:
     """Rigorous interval of theta_e by a left inverse A of Y: ``A U + (I - A Y) theta_e``.
 
+    Returns lower (10,), upper (10,), and why they are not proved, or None.
+
     Args:
         arm: lower and upper (P - 10,) of theta_r.
         payload: lower and upper (10,) of theta_e's prior; only multiplies what A lacks to be an inverse.
-
-    Returns:
-        lower (10,), upper (10,), and why they are not proved, or None.
     """
     inverse = BallMatrix(np.asarray(np.linalg.pinv(problem.payload), np.float64))
     residual = BallMatrix(np.eye(10)) - inverse @ BallMatrix(problem.payload)

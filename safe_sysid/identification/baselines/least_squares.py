@@ -60,11 +60,7 @@ def check_confidence(confidence: float) -> None:
 
 
 def fit_ols(matrix: FloatArray, target: FloatArray) -> LeastSquaresFit:
-    """``min |X x - y|^2`` by QR.
-
-    Args:
-        matrix: (M, K) X of full column rank, M > K.
-        target: (M,) y.
+    """``min |X x - y|^2`` by QR. ``matrix``: (M, K) X of full column rank, M > K; ``target``: (M,) y.
 
     Raises:
         ParameterError: not more equations than unknowns.

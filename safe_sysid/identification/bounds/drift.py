@@ -43,11 +43,7 @@ def drift_of(model: RobotModel, errors: MeasurementErrors) -> FloatArray:
 
 
 def checked_drift(drift: ArrayLike | None, layout: ParameterLayout) -> FloatArray:
-    """(3 n,) read-only drift; zeros for None.
-
-    Args:
-        drift: of ``layout.drifting``.
-        layout: of the arm's parameters.
+    """(3 n,) read-only drift; zeros for None. ``drift``: of ``layout.drifting``; ``layout``: of the arm's parameters.
 
     Raises:
         ParameterError: a shape, or a number that is negative or not finite.
@@ -62,9 +58,7 @@ def checked_drift(drift: ArrayLike | None, layout: ParameterLayout) -> FloatArra
 def drifting(drift: FloatArray, layout: ParameterLayout) -> tuple[IntArray, FloatArray]:
     """Columns (D,) that may drift at all, and by how much (D,): the others are no unknowns.
 
-    Args:
-        drift: (3 n,) of ``layout.drifting``.
-        layout: of the arm's parameters.
+    ``drift``: (3 n,) of ``layout.drifting``; ``layout``: of the arm's parameters.
     """
     moves = drift > 0.0
     return layout.drifting[moves], drift[moves]
@@ -73,9 +67,7 @@ def drifting(drift: FloatArray, layout: ParameterLayout) -> tuple[IntArray, Floa
 def enlarged(rows: MomentumRows, drift: FloatArray) -> MomentumRows:
     """Rows of a tare whose slack also covers the drift: ``|A theta - T| <= |A theta_tare - T| + |A| drift``.
 
-    Args:
-        rows: (M, 14 n) matrix.
-        drift: (3 n,) of ``rows.layout.drifting``.
+    ``rows``: (M, 14 n) matrix; ``drift``: (3 n,) of ``rows.layout.drifting``.
     """
     if not np.any(drift):
         return rows

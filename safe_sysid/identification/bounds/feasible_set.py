@@ -199,8 +199,7 @@ class FeasibleSet:
     def bound(self, indices: IntArray, box: ParameterBox) -> LinearBounds:
         """Proved bounds of unknowns by index, over rows, cuts and a box that holds the truth (the latest one).
 
-        Args:
-            indices: (K,) into ``(theta, theta_h, d, f, z)``; beyond them into the functionals.
+        ``indices``: (K,) into ``(theta, theta_h, d, f, z)``; beyond them into the functionals.
         """
         if self._empty is not None:
             return self._empty

@@ -43,8 +43,7 @@ class LinearBounds:
 def unscaled_rows(rows: MomentumRows, drifting: IntArray = _NONE) -> FloatArray:
     """(M, X) coefficients over x: those of a tare move from theta_e to theta_h, and multiply f besides.
 
-    Args:
-        drifting: (D,) columns of the parameters that may drift.
+    ``drifting``: (D,) columns of the parameters that may drift.
     """
     x = UnknownsLayout(rows.layout, len(drifting), rows.constants.shape[1])
     out = np.zeros((len(rows), x.size))

@@ -138,8 +138,7 @@ class Programs:
     def drop_idle(self, limit: int) -> BoolArray:
         """Delete the rows that are active at no program's last vertex, if there are more than ``limit`` rows.
 
-        Returns:
-            (M,) which rows remain.
+        Returns (M,) which rows remain.
         """
         keep = np.ones(self._rows, bool)
         if self._rows <= limit:

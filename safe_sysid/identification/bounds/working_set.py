@@ -64,8 +64,7 @@ class WorkingSet:
     def take_in_cuts(self, points: FloatArray, payload_constraints: PayloadConstraints, conic: bool) -> BoolArray:
         """Add the cuts that scaled points (K, P) break; returns which of them break one that is new.
 
-        Args:
-            conic: whether to look for cuts of the cone, too.
+        ``conic``: whether to look for cuts of the cone, too.
         """
         x = self._mid + self._scale * points
         theta_p = x[:, self._layout.arm.payload] - x[:, self._layout.hand] - x[:, self._layout.opening]
@@ -100,8 +99,7 @@ class WorkingSet:
     def unscaled(self, y: FloatArray, slack: FloatArray) -> FloatArray:
         """Multipliers (M,) of the model's rows as multipliers of true rows and cuts, per unit of z.
 
-        Args:
-            y: of the model's first rows.
+        ``y``: of the model's first rows.
         """
         origin = self.origin[: len(y)]
         mine, scale = origin >= 0, np.empty(len(y))

@@ -136,8 +136,7 @@ def _read_array(
 def check_common(need: Callable[[bool, str, str], None], header: Mapping[str, Any]) -> int:
     """Types of what all certificates have: the robot's joints, the arrays' hash; returns the number of joints.
 
-    Args:
-        need: raises unless its first argument is true, naming field and expectation.
+    ``need``: raises unless its first argument is true, naming field and expectation.
     """
     robot = header.get("robot")
     need(isinstance(robot, dict), "robot", "an object")

@@ -63,10 +63,7 @@ def write_arm_certificate(
     model: RobotModel,
     logs: Sequence[Measurements],
 ) -> None:
-    """Write the proof of an arm's intervals.
-
-    Args:
-        path: of the ``.json``; the arrays go beside it.
+    """Write the proof of an arm's intervals. ``path``: of the ``.json``; the arrays go beside it.
 
     Raises:
         CertificateError: a file cannot be written.
@@ -96,10 +93,7 @@ def write_arm_certificate(
 
 
 def read_arm_certificate(path: str | Path) -> ArmCertificate:
-    """Read both files.
-
-    Args:
-        path: of the ``.json``.
+    """Read both files. ``path``: of the ``.json``.
 
     Raises:
         CertificateError: anything that makes it unreadable, inconsistent in itself or too large.

@@ -95,8 +95,7 @@ class ChainChecker:
     def check(self, certificates: Sequence[BoundsCertificate]) -> Iterator[ChainVerdict]:
         """Walk a chain; ends with the first that is not proved.
 
-        Args:
-            certificates: of one robot, in order of epoch and sequence number.
+        ``certificates``: of one robot, in order of epoch and sequence number.
 
         Raises:
             CertificateError: another robot, or no log with the digest that is named.

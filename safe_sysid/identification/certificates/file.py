@@ -112,15 +112,12 @@ class BoundsCertificate:
 def write_certificate(
     directory: str | Path, proof: UpdateProof, context: CertificateContext, previous: Path | None
 ) -> Path:
-    """Write the certificate of one update.
+    """Write the certificate of one update. Returns the path of the ``.json``; the arrays lie beside it.
 
     Args:
         directory: made if it is not there.
         context: what else to state.
         previous: what this function returned for the preceding update of the epoch; None for the first.
-
-    Returns:
-        Path of the ``.json``; the arrays lie beside it.
 
     Raises:
         CertificateError: a file cannot be written, or the preceding one cannot be read.
@@ -189,10 +186,7 @@ def read_header(path: Path) -> tuple[Mapping[str, Any], str]:
 
 
 def read_certificate(path: str | Path) -> BoundsCertificate:
-    """Read both files.
-
-    Args:
-        path: of the ``.json``.
+    """Read both files. ``path``: of the ``.json``.
 
     Raises:
         CertificateError: anything that makes it unreadable, inconsistent in itself or too large.

@@ -28,8 +28,7 @@ def inflate(values: ArrayLike) -> FloatArray:
 def added(values: FloatArray) -> FloatArray:
     """Upper bound of the sum of non-negative numbers over the first axis, however many and in whatever order.
 
-    Args:
-        values: (N, ..), N below 2^50; k additions are off by a factor of (1 + 2^-53)^k at most.
+    ``values``: (N, ..), N below 2^50; k additions are off by a factor of (1 + 2^-53)^k at most.
     """
     return values.sum(axis=0) * (1.0 + (len(values) + 2) * _EPS)
 

@@ -75,8 +75,7 @@ def interval_kinematics(kin: Kinematics, own: bool = True) -> IntervalKinematics
     A matrix with ``|R^T R - 1|_F <= d`` has singular values within d of 1, so its polar factor is within d in
     the Frobenius norm, and so in every entry; d is computed here with an error below 1e-15.
 
-    Args:
-        own: whether a joint's row holds what its own rotor does.
+    ``own``: whether a joint's row holds what its own rotor does.
 
     Raises:
         ModelError: a rotation that is not orthogonal, or an axis that is no unit vector, up to rounding.

@@ -36,9 +36,7 @@ def robot_differences(stated: Mapping[str, Any], model: RobotModel) -> list[str]
 
     The hashes must belong to what is stated, and what is stated must be the model's.
 
-    Args:
-        stated: the certificate's ``robot``.
-        model: trusted.
+    ``stated``: the certificate's ``robot``; ``model``: trusted.
     """
     ours = robot_to_json(model)
     lines = [

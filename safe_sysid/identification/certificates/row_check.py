@@ -62,8 +62,7 @@ class NamedLog:
 def sensed_box(box: ParameterBox, errors: MeasurementErrors) -> ParameterBox:
     """The box of what rows are equations in: offsets, or none where a link-side sensor sees none, with its bias.
 
-    Args:
-        box: of the true parameters.
+    ``box``: of the true parameters.
     """
     if errors.torque_source != "link" and not np.any(errors.torque_bias):
         return box
@@ -78,9 +77,7 @@ def tare_drift(model: RobotModel, errors: MeasurementErrors, stated: FloatArray)
 
     The constant bias of a sensor, which rows have in their offset, may go from one end to the other.
 
-    Args:
-        model: trusted.
-        stated: (3 n,) of the certificate.
+    ``model``: trusted; ``stated``: (3 n,) of the certificate.
 
     Raises:
         CertificateRefusedError: the certificate states less than is declared.
@@ -115,10 +112,7 @@ class LogBook:
         self._known: list[dict[int, str]] = [{} for _ in logs]
 
     def find(self, sha256: str, samples: int, wanted_by: str) -> NamedLog:
-        """The log whose first samples have this digest.
-
-        Args:
-            samples: how many.
+        """The log whose first samples have this digest. ``samples``: how many.
 
         Raises:
             CertificateError: none has.
@@ -134,9 +128,7 @@ class LogBook:
     def prefix(self, log: NamedLog, samples: int) -> str | None:
         """Digest of a log's first samples; None if it has fewer, or is not in this book.
 
-        Args:
-            log: as :meth:`find` returned it.
-            samples: how many.
+        ``log``: as :meth:`find` returned it; ``samples``: how many.
         """
         for i, mine in enumerate(self._logs):
             if mine is log and samples <= len(log.measurements):

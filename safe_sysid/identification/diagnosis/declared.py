@@ -149,12 +149,11 @@ def payload_extent(
 ) -> PayloadExtent | None:
     """Mass and centre of the payload alone by the equations and the hand's bounds, without anything else declared.
 
+    Returns None if the equations contradict each other.
+
     Args:
         rows: of the run, and of a tare where ``log`` is 1.
         opening: (10,) what the hand's opening changes; None for what is configured.
-
-    Returns:
-        None if the equations contradict each other.
     """
     opening = np.array(model.settings.payload.hand_opening) if opening is None else opening
     matrix, target, radius = scaled_problem(model, errors, rows, box)

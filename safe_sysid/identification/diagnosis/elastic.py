@@ -44,8 +44,7 @@ class ElasticSolution:
 def scaled_rows(rows: MomentumRows, box: ParameterBox) -> tuple[FloatArray, FloatArray]:
     """Matrix (M, P) and target (M,) with parameters in units of the box's radii about its middle, rows of their slack.
 
-    Args:
-        box: what the parameters are scaled by; flat sides stay flat.
+    ``box``: what the parameters are scaled by; flat sides stay flat.
     """
     matrix = rows.matrix * box.rad
     matrix /= rows.slack[:, None]
@@ -128,9 +127,7 @@ class ElasticProgram:
     def minimise(self, cost: FloatArray | None = None, elastic: Mapping[int, float] | None = None) -> ElasticSolution:
         """Minimise ``cost.z + sum weight_k s_k`` over the z and the s that are named; all others stay 0.
 
-        Args:
-            cost: (P,); None for zero.
-            elastic: weight (> 0) by index of the s that may move.
+        ``cost``: (P,); None for zero; ``elastic``: weight (> 0) by index of the s that may move.
         """
         solver, size, elastic = self._solver, self._size, elastic or {}
         full = np.zeros(size + self._extra)

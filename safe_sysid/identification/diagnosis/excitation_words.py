@@ -62,8 +62,7 @@ def weak_combinations(
 
     Half widths are those of the solver, over the rows given and the box: for people, not certified.
 
-    Args:
-        box: in force.
+    ``box``: in force.
     """
     wide = sensor_prior(box, errors)
     prior = np.maximum(model.arm_prior.rad[box.layout.payload], 1e-12)

@@ -79,9 +79,7 @@ def candidates(
 ) -> Iterator[Candidate]:
     """All single changes; those that widen slacks first.
 
-    Args:
-        box: prior of theta.
-        radius: (14 n + 10,) of theta and theta_h.
+    ``box``: prior of theta; ``radius``: (14 n + 10,) of theta and theta_h.
     """
     n, layout = model.n, model.layout
     coulomb, offset = np.arange(layout.size)[layout.coulomb], np.arange(layout.size)[layout.offset]

@@ -78,9 +78,7 @@ def rows_of_log(
 ) -> MomentumRows:
     """Equations of a log; of a long one those of its longer windows only, so that memory stays bounded.
 
-    Args:
-        measurements: samples in order of arrival.
-        box: of the parameters, without sensor bias.
+    ``measurements``: samples in order of arrival; ``box``: of the parameters, without sensor bias.
     """
     windows = default_windows(model, errors)
     rate = model.settings.measurement.rate_hz
@@ -185,8 +183,7 @@ def check_velocities(model: RobotModel, errors: MeasurementErrors, measurements:
 
     Windows with such samples are left out, so nothing false is concluded from them; but little may be left.
 
-    Args:
-        measurements: samples in order of arrival.
+    ``measurements``: samples in order of arrival.
     """
     m = measurements
     h = np.diff(m.stamps)

@@ -21,9 +21,7 @@ _POSTURES, _REACH, _SEEN, _LEFT = 200, 0.5, 10, 0.5
 def why_taught_nothing(model: RobotModel, lower: FloatArray, upper: FloatArray) -> str:
     """Why a run counts as one that has taught nothing, in words; "" if it does not.
 
-    Args:
-        lower: (10,) of theta_e after the run.
-        upper: (10,).
+    ``lower``: (10,) of theta_e after the run; ``upper``: (10,).
     """
     left = not_narrowed(model, lower, upper)
     if not left:
@@ -41,9 +39,7 @@ def not_narrowed(model: RobotModel, lower: FloatArray, upper: FloatArray) -> lis
     narrow. What this arm cannot show (no motion of it depends on the parameter, or only together with others), and a
     prior that is tight against the declared errors, is no reason.
 
-    Args:
-        lower: (10,) of theta_e after the run.
-        upper: (10,).
+    ``lower``: (10,) of theta_e after the run; ``upper``: (10,).
     """
     prior = model.arm_prior
     width = prior.payload_upper - prior.payload_lower

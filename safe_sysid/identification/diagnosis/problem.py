@@ -23,9 +23,7 @@ def scaled_problem(
 
     The last D unknowns, zero without a tare, are the drift of friction since then.
 
-    Args:
-        model: gives the hand's prior and the drift.
-        rows: of the run, and of a tare where ``log`` is 1.
+    ``model``: gives the hand's prior and the drift; ``rows``: of the run, and of a tare where ``log`` is 1.
     """
     lower, upper = model.hand_prior
     middle = np.concatenate([box.mid, 0.5 * (lower + upper)])

@@ -36,8 +36,7 @@ class SlackWatch:
     def update(self, rows: MomentumRows, box: ParameterBox) -> float:
         """Margin now, 1 without equations, negative if none agree.
 
-        Args:
-            box: the prior, or any box that holds the truth.
+        ``box``: the prior, or any box that holds the truth.
         """
         if not len(rows):
             return 1.0

@@ -73,8 +73,7 @@ class WidthCauses:
     def shares(self, component: int = 0) -> dict[str, float]:
         """Shares of the width of a component of theta_e by cause, the largest first; they add up to 1.
 
-        Args:
-            component: of the ten; 0: the mass.
+        ``component``: of the ten; 0: the mass.
         """
         parts = self._parts[component]
         total = float(parts.sum()) or 1.0

@@ -170,8 +170,7 @@ def sensor_prior(box: ParameterBox, errors: MeasurementErrors) -> ParameterBox:
     beta does: rows are equations in ``beta + b``. Prior and polytope of the identification are therefore over this
     box; what is published and used by others, the arm's own beta, is not widened.
 
-    Args:
-        box: of the true parameters, 14 n.
+    ``box``: of the true parameters, 14 n.
     """
     link = errors.torque_source == "link"
     if not link and not np.any(errors.torque_bias):
@@ -194,11 +193,7 @@ def torque_interval(tau_m: ArrayLike, e: MeasurementErrors) -> tuple[FloatArray,
     commanded torque may have its error declared relative to the command: ``x -+ (a + b |x|)`` is then taken in. The
     upper end plus bias is a convex function of the bias, the lower one concave: their extremes lie at its ends.
 
-    Args:
-        tau_m: (.., n) measured, N m.
-
-    Returns:
-        Midpoint and half width, each (.., n).
+    ``tau_m``: (.., n) measured, N m. Returns midpoint and half width, each (.., n).
     """
     tau_m = np.asarray(tau_m, float)
     a, b = e.torque_abs + e.torque_drift, e.torque_rel

@@ -118,9 +118,7 @@ class SampleScreen:
     def __init__(self, continuous: ArrayLike, period: float) -> None:
         """Start with nothing received.
 
-        Args:
-            continuous: (n,) bool, joints that wrap at 2 pi.
-            period: declared time between samples, s.
+        ``continuous``: (n,) bool, joints that wrap at 2 pi; ``period``: declared time between samples, s.
         """
         self._continuous = np.asarray(continuous, bool)
         self._period = period
@@ -136,8 +134,7 @@ class SampleScreen:
     def runs(self, measurements: Measurements) -> list[Run]:
         """Runs of good samples, in order; none before the 32nd sample, which are returned with the first ones.
 
-        Args:
-            measurements: samples in order of arrival.
+        ``measurements``: samples in order of arrival.
 
         Raises:
             ParameterError: the number of joints is not this screen's.

@@ -33,11 +33,8 @@ for _a in range(4):
 def factor_derivatives(eta: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
     """The factor U (4, 4) and its derivatives.
 
-    Args:
-        eta: (10,) log-Cholesky parameters; the diagonal entries may be so negative that their exponential is zero.
-
-    Returns:
-        U (4, 4), its first (10, 4, 4) and second derivatives (10, 10, 4, 4).
+    ``eta``: (10,) log-Cholesky parameters; the diagonal entries may be so negative that their exponential is zero.
+    Returns U (4, 4), its first (10, 4, 4) and second derivatives (10, 10, 4, 4).
     """
     eta = np.asarray(eta, float)
     u = np.zeros((4, 4))
@@ -61,12 +58,11 @@ def factor_derivatives(eta: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArr
 def log_cholesky_derivatives(eta: ArrayLike, paper: bool = False) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Parameters and their derivatives.
 
+    Returns theta (10,), its Jacobian (10, 10) and second derivatives (10, 10, 10), first index theta's.
+
     Args:
         eta: (10,) as in :func:`safe_sysid.robot.parameters.from_log_cholesky`.
         paper: the factorisation ``U^T U`` of PSO's equation 16 instead of ``U U^T``.
-
-    Returns:
-        theta (10,), its Jacobian (10, 10) and second derivatives (10, 10, 10), first index theta's.
     """
     u, first, second = factor_derivatives(eta)
     if paper:

@@ -79,9 +79,7 @@ def ball(mass: float = 1.0) -> FloatArray:
 def starting_point(quadratic: Quadratic, paper: bool = False) -> FloatArray:
     """Where to begin, (10,): the unconstrained minimum, or, off the cone, with its pseudo-inertia's eigenvalues raised.
 
-    Args:
-        quadratic: of theta (10,), SI units.
-        paper: the factorisation of PSO's equation 16.
+    ``quadratic``: of theta (10,), SI units; ``paper``: the factorisation of PSO's equation 16.
     """
     values, vectors = np.linalg.eigh(np.einsum("p,pij->ij", quadratic.minimiser(), SCALED_UNITS))
     if not values[-1] > 0.0:

@@ -71,8 +71,7 @@ class NominalEstimate:
     def estimate(self, box: ParameterBox) -> tuple[FloatArray, bool]:
         """theta_e (10,) inside the box, and whether it (or the payload alone) is physically consistent too.
 
-        Args:
-            box: of all 14 n parameters, inside the prior.
+        ``box``: of all 14 n parameters, inside the prior.
         """
         by_method = {"log_cholesky": self._log_cholesky, "centre": self._centre, "bounds": self._centre}
         try:

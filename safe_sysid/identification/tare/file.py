@@ -33,10 +33,7 @@ _ARRAYS = {
 
 
 def write_tare(path: str | Path, tare: Tare) -> None:
-    """Write a tare, whole or not at all.
-
-    Args:
-        path: of the file; ``.npz`` is not appended.
+    """Write a tare, whole or not at all. ``path``: of the file; ``.npz`` is not appended.
 
     Raises:
         TareError: the file cannot be written.
@@ -86,9 +83,7 @@ def load_tare(
 ) -> Tare:
     """Read a tare for a run: checked against robot, declared errors, age and temperature, with the drift declared now.
 
-    Args:
-        now: UTC; None for the clock's.
-        temperature: degrees Celsius at the run; None if not known.
+    ``now``: UTC; None for the clock's; ``temperature``: degrees Celsius at the run; None if not known.
 
     Raises:
         TareError: it cannot be read, or must not be used.

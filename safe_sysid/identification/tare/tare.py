@@ -192,11 +192,7 @@ class TareRecorder:
         return Measurements.concatenate(self._parts)
 
     def finish(self, temperature: float | None = None, created: datetime | None = None) -> Tare:
-        """The tare of all samples.
-
-        Args:
-            temperature: degrees Celsius, None if not known.
-            created: UTC; None for now.
+        """The tare of all samples. ``temperature``: degrees Celsius, None if not known; ``created``: UTC; None for now.
 
         Raises:
             TareError: of :func:`make_tare`, or no sample.

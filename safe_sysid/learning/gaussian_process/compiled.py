@@ -59,9 +59,7 @@ def links_of(n: int) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
 def lanes_of(x: Motions, dual: FloatArray) -> FloatArray:
     """Samples as :func:`mean_torques` reads them, (groups, n, PER_SAMPLE * LANES).
 
-    Args:
-        x: N samples in the process's units.
-        dual: (N, n).
+    ``x``: N samples in the process's units; ``dual``: (N, n).
     """
     groups = -(-len(x) // LANES)
     padded = np.zeros((groups * LANES, x.n, PER_SAMPLE))

@@ -78,9 +78,7 @@ class LearnedModel:
     def check_joints(self, names: Sequence[str], slides: Sequence[bool]) -> None:
         """Refuse an arm with other joints.
 
-        Args:
-            names: (n,) of the arm, in its order.
-            slides: (n,) whether a joint of the arm slides.
+        ``names``: (n,) of the arm, in its order; ``slides``: (n,) whether a joint of the arm slides.
 
         Raises:
             ModelFileError: another number, name, order or kind of joints.
@@ -124,10 +122,7 @@ def _read_hand_over(subset: IntArray, rows: FloatArray, samples: int, n: int) ->
 
 
 def write_model(path: str | Path, model: LearnedModel) -> None:
-    """Write a model, whole or not at all.
-
-    Args:
-        path: of the file; ``.npz`` is not appended.
+    """Write a model, whole or not at all. ``path``: of the file; ``.npz`` is not appended.
 
     Raises:
         ModelFileError: its kernel has a part that a file cannot name, or the file cannot be written.

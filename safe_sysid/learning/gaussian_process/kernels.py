@@ -77,8 +77,7 @@ class LagrangianPart:
     def unpack(self, log: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Weights (n, n), position (n, n, 3), potential (n, 3) of :func:`.lagrangian_kernel.torque_block`.
 
-        Args:
-            log: (count,).
+        ``log``: (count,).
         """
         n, value = self.n, np.exp(log)
         lower = np.tril_indices(n)
@@ -99,9 +98,7 @@ class LagrangianPart:
     def energies(self, log: FloatArray, x: Motions, y: Motions) -> FloatArray:
         """Covariance (2, N, M n) of the kinetic and the potential energy at x with torques at y.
 
-        Args:
-            log: (count,).
-            x: N samples.
+        ``log``: (count,); ``x``: N samples.
         """
         parameters, out = self.unpack(log), np.empty((2, len(x), len(y) * self.n))
         in_threads(lambda first, step: fill_energies(first, step, x.rows, y.columns, *parameters, out), out.size)
@@ -110,9 +107,7 @@ class LagrangianPart:
     def energy_kernels(self, log: FloatArray, x: Motions, y: Motions) -> FloatArray:
         """Kernels (2, N, M) of the kinetic and the potential energy, eqs. (25) and (21) of [LIP].
 
-        Args:
-            log: (count,).
-            x: N samples.
+        ``log``: (count,); ``x``: N samples.
         """
         weights, position, potential = self.unpack(log)
         f, g = (
@@ -255,9 +250,7 @@ class SumKernel:
     def matrix(self, log: FloatArray, x: Motions, y: Motions | None = None) -> FloatArray:
         """Kernel matrix (N n, M n); without y (N n, N n), right at and below the diagonal.
 
-        Args:
-            log: (count,).
-            x: N samples of the rows.
+        ``log``: (count,); ``x``: N samples of the rows.
         """
         out = np.zeros((len(x) * x.n, len(x if y is None else y) * x.n))
         for part, own in zip(self.parts, self.split(log), strict=True):

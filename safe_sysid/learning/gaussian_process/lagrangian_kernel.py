@@ -60,12 +60,7 @@ def workspace_size(n: int) -> int:
 def load_lanes(n: int, columns: FloatArray, start: int, w: FloatArray) -> int:
     """Take up to LANES samples x' into the workspace; lanes without a sample have zeros.
 
-    Args:
-        columns: (n * FEATURES, N) of the samples x'.
-        w: (workspace_size(n),).
-
-    Returns:
-        samples taken.
+    ``columns``: (n * FEATURES, N) of the samples x'; ``w``: (workspace_size(n),). Returns samples taken.
     """
     count = min(LANES, columns.shape[1] - start)
     for b in range(n):
@@ -174,9 +169,7 @@ def _add_link(i: int, n: int, row: FloatArray, weights: FloatArray, w: FloatArra
 def potential_factors(n: int, row: FloatArray, potential: FloatArray, w: FloatArray) -> None:
     """Of the potential energy: its kernel, and by joint p_q/p, p_q'/p and p_qq'/p.
 
-    Args:
-        row: (n * FEATURES,) of the sample x.
-        potential: (n, 3) offset, weight of f, weight of g.
+    ``row``: (n * FEATURES,) of the sample x; ``potential``: (n, 3) offset, weight of f, weight of g.
     """
     s = np.uint64(n) * _PER_JOINT
     for j in range(_LANES):
@@ -203,14 +196,13 @@ def torque_block(
 ) -> int:
     """Kernel of torques between a sample x and those in the lanes.
 
+    Returns where in the workspace the block (n, n, LANES) lies.
+
     Args:
         row: (n * FEATURES,) of the sample x.
         weights: (n, n) w_ib >= 0, joints b <= i.
         position: (n, n, 3) sigma_ib, c_ib, s_ib >= 0, joints b <= i.
         potential: (n, 3) the same of the potential energy.
-
-    Returns:
-        where in the workspace the block (n, n, LANES) lies.
     """
     s = np.uint64(n) * _PER_JOINT
     k = s + _SHARED
@@ -240,14 +232,13 @@ def energy_block(
 ) -> int:
     """Covariance of energies at a sample x with torques at those in the lanes, eqs. (27a) and (27b) of [LIP].
 
+    Returns where in the workspace the rows (2, n, LANES) of kinetic and potential energy lie.
+
     Args:
         row: (n * FEATURES,) of the sample x; its accelerations do not matter.
         weights: (n, n), see :func:`torque_block`.
         position: (n, n, 3).
         potential: (n, 3).
-
-    Returns:
-        where in the workspace the rows (2, n, LANES) of kinetic and potential energy lie.
     """
     s = np.uint64(n) * _PER_JOINT
     k = s + _SHARED

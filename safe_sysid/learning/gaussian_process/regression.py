@@ -33,9 +33,7 @@ class Units:
     def of(cls, x: Motions, torque: FloatArray) -> Units:
         """Torques and velocities have a mean square of one; one where all are zero.
 
-        Args:
-            x: N samples.
-            torque: (N, n).
+        ``x``: N samples; ``torque``: (N, n).
         """
         sizes = [float(np.sqrt(np.mean(a**2))) for a in (torque, x.qd)]
         return cls(sizes[0] or 1.0, 1.0 / (sizes[1] or 1.0))
@@ -54,10 +52,7 @@ class Energies:
 
 
 def check_size(rows: int, columns: int) -> None:
-    """Refuse what no memory holds.
-
-    Args:
-        rows: torques, samples times joints.
+    """Refuse what no memory holds. ``rows``: torques, samples times joints.
 
     Raises:
         ParameterError: a matrix of them is too large.
@@ -88,14 +83,13 @@ def likelihood_gradient(
 ) -> tuple[float, FloatArray, FloatArray]:
     """Negative logarithm of the marginal likelihood ``(log det C + y^T C^-1 y) / 2`` and its derivatives.
 
+    Returns the value and derivatives by `log` and by `log_noise`.
+
     Args:
         log: (count,) logarithms of its parameters.
         log_noise: (n,) logarithms of the variances of the noise.
         x: N samples.
         y: (N, n) torques.
-
-    Returns:
-        value, derivatives by `log` and by `log_noise`.
 
     Raises:
         NotPositiveDefiniteError: the covariance has no factor.
@@ -208,8 +202,7 @@ class TorqueProcess:
     def energies(self, x: Motions) -> Energies:
         """Kinetic and potential energy, eqs. (28) and (29) of [LIP], without labels for them.
 
-        Args:
-            x: M samples; accelerations do not matter.
+        ``x``: M samples; accelerations do not matter.
 
         Raises:
             ParameterError: the kernel knows no energies.
@@ -245,8 +238,7 @@ class TorqueProcess:
     def mass_matrix(self, q: ArrayLike) -> FloatArray:
         """Mass matrix (n, n) at a position. It is symmetric, but nothing makes it positive definite: test before use.
 
-        Args:
-            q: (n,) rad or m.
+        ``q``: (n,) rad or m.
         """
         n = self.x.n
         accelerations = np.vstack([np.zeros(n), np.eye(n)]) / self.units.time**2
@@ -272,10 +264,7 @@ class TorqueProcess:
         raise ParameterError("the kernel has no friction: expected one with friction")
 
     def added(self, x: Motions, torque: ArrayLike) -> TorqueProcess:
-        """The process with further samples; the factor grows, nothing is factorised anew.
-
-        Args:
-            torque: (M, n) N m or N.
+        """The process with further samples; the factor grows, nothing is factorised anew. ``torque``: (M, n) N m or N.
 
         Raises:
             NotPositiveDefiniteError: the samples follow from what was there.
@@ -289,10 +278,7 @@ class TorqueProcess:
         return self._with(every, np.vstack([self.torque, np.atleast_2d(torque)]), grown)
 
     def without(self, sample: int) -> TorqueProcess:
-        """The process without one of its samples.
-
-        Args:
-            sample: 0..N - 1.
+        """The process without one of its samples. ``sample``: 0..N - 1.
 
         Raises:
             ParameterError: no such sample, or the last one.
@@ -314,14 +300,13 @@ def informative(
 ) -> IntArray:
     """Samples worth keeping where not all can be: each the one whose torque is least known from those before it.
 
+    Returns (min(most, N),) indices, the most informative first.
+
     Args:
         log: (count,) logarithms of its parameters, in `units`.
         log_noise: (n,) logarithms of the variances of the noise; what is not known counts relative to it.
         x: N samples.
         units: of the parameters; None: SI.
-
-    Returns:
-        (min(most, N),) indices, the most informative first.
 
     Raises:
         ParameterError: so many samples that no memory holds what they say of each other.

@@ -124,10 +124,7 @@ def _check_array(path: Path, name: str, values: NDArray[Any], samples: int, data
 
 
 def read_dataset(folder: str | Path) -> Dataset:
-    """Read and check the index of a data set.
-
-    Args:
-        folder: directory with :data:`INDEX`.
+    """Read and check the index of a data set. ``folder``: directory with :data:`INDEX`.
 
     Raises:
         ConfigError: no index, or one that cannot be used; names file, key, value and expectation.

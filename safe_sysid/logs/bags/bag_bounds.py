@@ -51,9 +51,7 @@ def read_published(message: Any) -> PublishedBounds:
 def compare_bounds(expected: Sequence[PublishedBounds], found: Sequence[PublishedBounds]) -> list[str]:
     """What the bag has else than what must have been published, one line each.
 
-    Args:
-        expected: in the order of publishing.
-        found: in the order of the bag.
+    ``expected``: in the order of publishing; ``found``: in the order of the bag.
     """
     said = {(message.identity, message.values.tobytes()) for message in expected}
     by_key: defaultdict[tuple[str, int | None], deque[PublishedBounds]] = defaultdict(deque)

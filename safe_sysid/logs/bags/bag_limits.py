@@ -40,8 +40,7 @@ _Chunk = tuple[str, int, int]
 def check_bag(path: str | Path) -> None:
     """Refuse a bag that is not made of regular files, or whose parts unpack to more than any recorder writes.
 
-    Args:
-        path: of the bag's directory, or of one storage file.
+    ``path``: of the bag's directory, or of one storage file.
 
     Raises:
         LogError: names the file, what it claims, and what was expected.
@@ -138,8 +137,7 @@ def _open(file: Path, most: int) -> BinaryIO:
 def _walk(file: Path, stream: BinaryIO, packed: bool) -> None:
     """All records of an mcap file, by their lengths; what its index names must be among them.
 
-    Args:
-        packed: whether messages are packed one by one, besides chunks.
+    ``packed``: whether messages are packed one by one, besides chunks.
     """
     size, at = stream.seek(0, os.SEEK_END), len(_MAGIC)
     end = size - len(_MAGIC)

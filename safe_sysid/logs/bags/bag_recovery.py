@@ -33,8 +33,7 @@ def storage_file(path: Path) -> Path | None:
 def is_unfinished(path: str | Path) -> bool:
     """Whether a bag is an mcap file that begins as one and does not end as one.
 
-    Args:
-        path: of the file, or of the bag's directory.
+    ``path``: of the file, or of the bag's directory.
     """
     file = storage_file(Path(path))
     if file is None:
@@ -52,15 +51,12 @@ def is_unfinished(path: str | Path) -> bool:
 
 
 def recover_bag(path: str | Path, out: str | Path, progress: Callable[[float], None] | None = None) -> int:
-    """Write a new bag with everything that the unfinished one holds in complete records.
+    """Write a new bag with everything that the unfinished one holds in complete records. Returns how many messages.
 
     Args:
         path: of the unfinished bag, or its mcap file; it is only read.
         out: directory of the new bag, which must not exist.
         progress: called with the share that is done.
-
-    Returns:
-        Number of messages.
 
     Raises:
         LogError: no mcap file, or nothing in it that can be read; or ``out`` exists.

@@ -64,8 +64,7 @@ class BagWriter:
     def check(self, name: str, message_type: str) -> None:
         """Can messages of this type be written?
 
-        Args:
-            message_type: as ``std_msgs/msg/String``.
+        ``message_type``: as ``std_msgs/msg/String``.
 
         Raises:
             UnknownTypeError: the library has no definition of the type.
@@ -74,10 +73,7 @@ class BagWriter:
             raise UnknownTypeError(f"{name}: no definition of {message_type}: expected a type of ROS 2's own packages")
 
     def topic(self, name: str, message_type: str, qos: Sequence[Any] = ()) -> Topic:
-        """Add a topic.
-
-        Args:
-            message_type: as ``std_msgs/msg/String``.
+        """Add a topic. ``message_type``: as ``std_msgs/msg/String``.
 
         Raises:
             UnknownTypeError: the library has no definition of the type.
@@ -88,9 +84,7 @@ class BagWriter:
     def write(self, topic: Topic, time_ns: int, data: bytes) -> None:
         """Add a message. Times in a bag never go back: an earlier one counts as the last one's.
 
-        Args:
-            topic: of :meth:`topic`.
-            data: serialised (CDR).
+        ``topic``: of :meth:`topic`; ``data``: serialised (CDR).
 
         Raises:
             OSError: it cannot be written.
@@ -112,10 +106,7 @@ class BagWriter:
         storage.bio.flush()
 
     def close(self, notes: Mapping[str, str] | None = None) -> None:
-        """Write index and metadata; nothing after the first call.
-
-        Args:
-            notes: more texts for ``custom_data``.
+        """Write index and metadata; nothing after the first call. ``notes``: more texts for ``custom_data``.
 
         Raises:
             OSError: they cannot be written; what was flushed can be recovered.

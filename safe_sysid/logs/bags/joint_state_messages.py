@@ -74,8 +74,7 @@ class JointStateDecoder:
     def take(self) -> tuple[IntArray, FloatArray]:
         """All samples since the last call, in order of arrival.
 
-        Returns:
-            Stamps (L,) in ns; numbers (L, 3, n): positions, velocities, efforts.
+        Returns stamps (L,) in ns; numbers (L, 3, n): positions, velocities, efforts.
         """
         stamps, values = self._stamps, self._values
         self._stamps, self._values = array("q"), array("d")

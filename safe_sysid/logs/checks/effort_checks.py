@@ -47,8 +47,7 @@ class SampledWindows:
     def rows(self, model: RobotModel, errors: MeasurementErrors, data: Measurements | None = None) -> MomentumRows:
         """Momentum equations over the prior box.
 
-        Args:
-            data: the same samples under another hypothesis; None for those of the log.
+        ``data``: the same samples under another hypothesis; None for those of the log.
         """
         with np.errstate(all="ignore"):
             return momentum_rows(
@@ -71,8 +70,7 @@ class SampledWindows:
     def shortest(self, model: RobotModel, errors: MeasurementErrors, each: int = 3) -> SampledWindows:
         """The shortest windows that the identifier uses, a few from each of these: where noise shows most.
 
-        Args:
-            each: so many, at random.
+        ``each``: so many, at random.
         """
         period = 1.0 / model.settings.measurement.rate_hz
         steps = 2 if default_ramp(2.0 * period, errors) > 0.0 else 1
@@ -90,9 +88,7 @@ def sample_windows(
 ) -> SampledWindows | None:
     """Windows of ``window_s`` without gap or missing number, spread evenly; None if there are none.
 
-    Args:
-        log: of the robot's joints.
-        count: at most so many.
+    ``log``: of the robot's joints; ``count``: at most so many.
     """
     m = log.measurements
     length = model.settings.identification.window_s
@@ -125,9 +121,7 @@ def sample_windows(
 def check_efforts(log: Log, model: RobotModel, errors: MeasurementErrors) -> list[Finding]:
     """Efforts that no parameter in the prior box explains, and why; delay between efforts and motion.
 
-    Args:
-        log: of the robot's joints, positions and velocities already found consistent.
-        model: with its prior box.
+    ``log``: of the robot's joints, positions and velocities already found consistent; ``model``: with its prior box.
     """
     sampled = sample_windows(log, model, errors)
     if sampled is None:

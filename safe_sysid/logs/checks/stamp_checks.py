@@ -35,9 +35,7 @@ def good_steps(log: Log) -> BoolArray:
 def check_stamps(log: Log, rate_hz: float, error_s: float) -> list[Finding]:
     """Missing numbers, order, gaps, rate and resolution.
 
-    Args:
-        log: of the robot's joints.
-        error_s: declared error of a stamp, s.
+    ``log``: of the robot's joints; ``error_s``: declared error of a stamp, s.
     """
     m = log.measurements
     out = _missing(log)

@@ -60,8 +60,7 @@ class CertificateWriter:
     def write(self, result: UpdateResult) -> None:
         """Certificate of an update, if it proved something; if the set is empty, all are taken back.
 
-        Args:
-            result: of the update that followed the samples so far.
+        ``result``: of the update that followed the samples so far.
 
         Raises:
             CertificateError: it cannot be written: it is kept, and written before the next one, as each certificate

@@ -66,16 +66,13 @@ def configuration_text(
     parameters: Mapping[str, Any],
     files: Mapping[str, Path | None] | None = None,
 ) -> str:
-    """YAML text of everything that what a node does depends on.
+    """YAML text of everything that what a node does depends on. Returns text that :func:`read_configuration` reads.
 
     Args:
         kind: ``controller``, ``planner``, ``identifier``, ``plant`` or ``recorder``.
         robot: name of the packaged robot or path of the YAML file, as the node was given it.
         parameters: of the node, by name; plain values.
         files: that the node read at its start (tare, bounds, scene), by parameter; None or missing ones are left out.
-
-    Returns:
-        Text that :func:`read_configuration` reads.
     """
     path = config_path(robot, "config")
     read = {
@@ -143,8 +140,7 @@ class Configuration:
     def load_model(self, robot: str | None = None) -> RobotModel:
         """The robot with the recorded settings; from the file that the node was given, or another one.
 
-        Args:
-            robot: name or path of a robot file that stands for the recorded one, whose path may not exist here.
+        ``robot``: name or path of a robot file that stands for the recorded one, whose path may not exist here.
 
         Raises:
             ConfigurationError: the result is not the recorded robot.
@@ -181,8 +177,7 @@ class Configuration:
 def read_configuration(text: str) -> Configuration:
     """Read what :func:`configuration_text` wrote; whoever wrote it.
 
-    Args:
-        text: of a message on a ``configuration`` topic.
+    ``text``: of a message on a ``configuration`` topic.
 
     Raises:
         ConfigurationError: not such a text; field, value and what was expected.

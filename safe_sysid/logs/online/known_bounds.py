@@ -26,10 +26,7 @@ class KnownBounds:
     """
 
     def __init__(self, path: Path, model: RobotModel, epoch: int = 0) -> None:
-        """Read the file.
-
-        Args:
-            epoch: the only one in which the payload is the file's.
+        """Read the file. ``epoch``: the only one in which the payload is the file's.
 
         Raises:
             ConfigError: not a bounds file, or of another robot or prior, or not proved.

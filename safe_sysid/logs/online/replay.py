@@ -110,9 +110,7 @@ class Replayer:
     def add_samples(self, stamps: IntArray, values: FloatArray) -> None:
         """Joint states of the bag, in order of arrival.
 
-        Args:
-            stamps: (L,) ns.
-            values: (L, 3, n) positions, velocities, efforts.
+        ``stamps``: (L,) ns; ``values``: (L, 3, n) positions, velocities, efforts.
         """
         if len(stamps):
             self._newest = int(stamps[-1])
@@ -130,8 +128,7 @@ class Replayer:
     def finish(self, published: list[PublishedBounds]) -> None:
         """Nothing more comes: do what is left, and compare with the messages of the bag.
 
-        Args:
-            published: on ``bounds``, in the order of the bag.
+        ``published``: on ``bounds``, in the order of the bag.
         """
         self._work(True)
         expected = self._published

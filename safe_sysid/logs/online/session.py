@@ -171,8 +171,7 @@ class IdentifierSession:
     def update(self, batch: int | None = None) -> UpdateResult:
         """Bounds from all samples so far; their certificate, if there is one to write, or is to be taken back.
 
-        Args:
-            batch: its number, for the journal.
+        ``batch``: its number, for the journal.
 
         Raises:
             CertificateError: it cannot be written; the bounds stand.
@@ -298,12 +297,11 @@ class IdentifierSession:
     def close(self, prove: bool = True) -> UpdateResult | None:
         """Write the samples of the epoch, so that its certificates can be verified, and certificates that wait.
 
+        Returns the last update, which nobody has seen yet: it has a certificate, or contradicts all that were written.
+
         Args:
             prove: False if another thread is in the middle of an update: identifier and certificates are that thread's,
                 and the log is written alone.
-
-        Returns:
-            The last update, which nobody has seen yet: it has a certificate, or contradicts all that were written.
         """
         self._journal.order("end")
         return self._end_epoch(prove)

@@ -114,12 +114,7 @@ ENCLAVES: dict[str, Access] = {
 
 
 def full_name(name: str, namespace: str = "") -> str:
-    """Absolute name.
-
-    Args:
-        name: as in the table.
-        namespace: of the arm, without slashes around it; "" for none.
-    """
+    """Absolute name. ``name``: as in the table; ``namespace``: of the arm, without slashes around it; "" for none."""
     if name.startswith("/"):
         return name
     return f"/{namespace}/{name}" if namespace else f"/{name}"

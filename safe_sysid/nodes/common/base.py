@@ -305,8 +305,7 @@ class BaseNode(Node):
     def trust(self, topic: str) -> None:
         """Whether what comes on a topic that is watched may be used. In lock-step, where no arm moves, it always may.
 
-        Args:
-            topic: relative name.
+        ``topic``: relative name.
 
         Raises:
             MessageRefusedError: more than one publishes it.

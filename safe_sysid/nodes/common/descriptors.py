@@ -24,9 +24,7 @@ _FIXED = "In force until cleanup; given by the robot's file, or by this name at 
 def node_descriptor(parameter: Parameter, read_only: bool) -> ParameterDescriptor:
     """Of a node's parameter.
 
-    Args:
-        parameter: declared in the schema.
-        read_only: whether it is fixed at the start, in this kind of node.
+    ``parameter``: declared in the schema; ``read_only``: whether it is fixed at the start, in this kind of node.
     """
     when = WHEN["start" if read_only else parameter.when]
     default = _text(parameter.default)
@@ -88,8 +86,7 @@ def _text(value: object) -> str:
 def settings_parameters(model: RobotModel) -> list[tuple[str, Any, ParameterDescriptor]]:
     """Names below ``robot_settings``, values as ROS has them, and descriptors.
 
-    Args:
-        model: of a robot whose settings are in force.
+    ``model``: of a robot whose settings are in force.
     """
     entries = []
     for value in effective_values(model, {}):

@@ -43,8 +43,7 @@ def plan_digest(whole: str) -> str:
 def difference(theirs: str, ours: str) -> str:
     """What differs, in words; "" if nothing does that proofs rest on.
 
-    Args:
-        theirs: digest that was heard; "" for none.
+    ``theirs``: digest that was heard; "" for none.
     """
     if not theirs:
         return "it says nothing of its configuration: expected a digest"

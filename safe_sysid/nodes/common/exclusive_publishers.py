@@ -76,8 +76,7 @@ class ExclusivePublishers:
     def why_not(self, topic: str) -> str:
         """Why nothing on a topic can be trusted; "" if nothing speaks against it.
 
-        Args:
-            topic: relative name that is watched.
+        ``topic``: relative name that is watched.
         """
         found = self._topics.get(topic)
         return found.text if found is not None and found.serious else ""

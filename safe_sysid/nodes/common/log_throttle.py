@@ -28,9 +28,7 @@ class LogPauses:
     def is_due(self, name: str, now: float) -> bool:
         """Whether a line of this kind is to be written now; then the next has to wait.
 
-        Args:
-            name: of the kind; there are few of them.
-            now: s, on a clock that never goes back.
+        ``name``: of the kind; there are few of them; ``now``: s, on a clock that never goes back.
         """
         kind = self._kinds.get(name)
         if kind is None or now - kind.wanted > _LONGEST:

@@ -97,16 +97,14 @@ class NodeParameters:
     def check(self, name: str, judge: Callable[[Any], object]) -> None:
         """Have values judged by the node too: ``judge`` raises a :class:`SafeSysIdError` for what it cannot use.
 
-        Args:
-            judge: gets a new value before it comes into force; never None.
+        ``judge``: gets a new value before it comes into force; never None.
         """
         self._checks[self._declared[name].path] = judge
 
     def on_change(self, name: str, callback: Callable[[Any], object]) -> None:
         """Call with the new value (None: unset) when it has come into force.
 
-        Args:
-            callback: runs in the executor's thread, and must not fail.
+        ``callback``: runs in the executor's thread, and must not fail.
 
         Raises:
             SchemaError: the parameter never changes while the node works.
@@ -152,8 +150,7 @@ class NodeParameters:
     def declare_settings(self, model: RobotModel) -> None:
         """Show the settings in force as read-only parameters ``robot_settings.<section>.<key>``.
 
-        Args:
-            model: the robot, overrides included; the settings of an earlier call are forgotten.
+        ``model``: the robot, overrides included; the settings of an earlier call are forgotten.
         """
         self.undeclare_settings()
         entries = settings_parameters(model)

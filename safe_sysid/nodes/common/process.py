@@ -159,8 +159,7 @@ class _Work:
     def end(self, for_good: bool = False) -> None:
         """It is about to be taken away; writing logs takes long.
 
-        Args:
-            for_good: the process ends with it, and need not look for garbage any more.
+        ``for_good``: the process ends with it, and need not look for garbage any more.
         """
         if not self._working:
             return

@@ -101,8 +101,7 @@ class PendingAnswers:
     def begin_anew(self, stamp: int, plans: bool) -> None:
         """Control begins at this tick: wait for no plan that began before, and no batch whose answer was due before.
 
-        Args:
-            plans: whether plans are awaited as before; if not, the planner says when the next begins.
+        ``plans``: whether plans are awaited as before; if not, the planner says when the next begins.
         """
         self.forget_plans(stamp)
         if not plans:

@@ -151,10 +151,7 @@ class ControlSession:
     # -- measurements -------------------------------------------------------------------------------------------
 
     def on_measurement(self, sample: JointSample, arrival: int) -> None:
-        """Answer, or keep it until everything that is due is there.
-
-        Args:
-            sample: in the model's order.
+        """Answer, or keep it until everything that is due is there. ``sample``: in the model's order.
 
         Raises:
             MessageRefusedError: not newer than the last, or too old.

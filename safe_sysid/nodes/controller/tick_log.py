@@ -55,8 +55,7 @@ class TickLog:
     def command_sent(self, arrival: int, stamp_ns: int, commanding: bool) -> None:
         """Right after the command has gone.
 
-        Args:
-            commanding: whether one was given; if not, and control goes on, the last one stays in force.
+        ``commanding``: whether one was given; if not, and control goes on, the last one stays in force.
         """
         compute = 1e-9 * (time.perf_counter_ns() - arrival)
         latency = np.nan if self._lockstep else 1e-9 * (self._now_ns() - stamp_ns)

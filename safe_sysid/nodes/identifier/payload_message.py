@@ -42,9 +42,7 @@ def payload_message(model: RobotModel, box: ParameterBox, theta_e: FloatArray, s
 def last_link_message(model: RobotModel, theta_e: FloatArray, stamp_ns: int) -> InertiaStamped:
     """Last link, hand and payload as one body, in the frame of what carries it, inertia about its centre of mass.
 
-    Args:
-        model: with the tool frame.
-        theta_e: (10,) estimate in the last joint's frame.
+    ``model``: with the tool frame; ``theta_e``: (10,) estimate in the last joint's frame.
     """
     rotation, position = model.payload_frame
     return _message(model, transform_inertial(rotation.T, -rotation.T @ position, theta_e), stamp_ns)

@@ -28,8 +28,7 @@ class TopicSelection:
     def __init__(self, namespace: str, exclude: str = "", everything: bool = False) -> None:
         """Judge the pattern.
 
-        Args:
-            exclude: regular expression; topics that match from their first to their last character are left out.
+        ``exclude``: regular expression; topics that match from their first to their last character are left out.
 
         Raises:
             ConfigError: not a regular expression.
@@ -73,8 +72,7 @@ def endpoints(node: Node, topic: str) -> tuple[list[TopicEndpointInfo], list[Top
 def profile_for(publishers: Sequence[Any], subscriptions: Sequence[Any], first: bool = False) -> QoSProfile:
     """The most that all publishers offer; before there is one, the most that others ask for.
 
-    Args:
-        first: the most that any publisher offers: what it has latched can be had in no other way.
+    ``first``: the most that any publisher offers: what it has latched can be had in no other way.
     """
     asked = [info.qos_profile for info in publishers or subscriptions]
     enough = any if first or not publishers else all

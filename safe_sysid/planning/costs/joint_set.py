@@ -113,8 +113,7 @@ class InformationCost:
         vanish where that torque crosses zero, and the optimiser would go there for information that is not to be had.
         So the size is the root mean square over the box.
 
-        Returns:
-            Rows; 1 / w (windows, n, 1); dw / d(regressor) / w, (windows, samples, n, 14 n).
+        Returns rows; 1 / w (windows, n, 1); dw / d(regressor) / w, (windows, samples, n, 14 n).
         """
         m, n = self.model.settings.measurement, self.model.n
         absolute, relative = per_joint(m.torque_abs, n), per_joint(m.torque_rel, n)

@@ -66,11 +66,8 @@ class MomentumObservation:
     def rows(self, horizon: int, rule: Rule = "euler") -> FloatArray:
         """Momentum equations over ``horizon`` samples each, one after the other, N m s per unit of theta_e.
 
-        Args:
-            horizon: h, samples; what is left at the end is dropped, as in the paper.
-
-        Returns:
-            (floor((N - 1) / h) n, 10)
+        ``horizon``: h, samples; what is left at the end is dropped, as in the paper.
+        Returns (floor((N - 1) / h) n, 10).
 
         Raises:
             PlanError: an unknown rule, h is not positive, or fewer samples than one window.

@@ -79,8 +79,7 @@ class Proximity:
     def build(cls, model: RobotModel, scene: Scene, margin: float | None = None) -> Proximity:
         """Cover the model's bodies with balls, sort them by frame, and prepare the scene's obstacles.
 
-        Args:
-            margin: smallest distance that certificates will ask for, m; None for the model's setting.
+        ``margin``: smallest distance that certificates will ask for, m; None for the model's setting.
 
         Raises:
             ConfigError: the arm has a prismatic joint.

@@ -35,15 +35,14 @@ def first_certified(
 ) -> SearchResult:
     """The first of a sequence of random k that is certified.
 
+    ``iterations`` is the number of draws up to the certified one, or of all.
+
     Args:
         problem: its constraints screen the draws; its cost is told of the result and decides nothing.
         budget: its deadline and cancellation hold; its counts, which are an optimiser's, do not.
         rng: where draws come from.
         draws: given up after so many.
         certificates: and after so many certificates.
-
-    Returns:
-        ``iterations`` is the number of draws up to the certified one, or of all.
     """
     began = budget.clock()
     constraints = problem.constraints.resampled(*_TIMES)

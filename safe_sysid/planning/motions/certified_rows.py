@@ -138,8 +138,7 @@ class CertifiedRows:
     def certify(self, plan: Plan, x: FloatArray) -> tuple[PlanCertificate, CertifiedRows]:
         """The certificate of a motion, and the rows with reserves that reproduce it there, plus a cushion.
 
-        Args:
-            x: (n m,) its motion.
+        ``x``: (n m,) its motion.
         """
         cells = cells_of(self.model, plan.trajectory.duration)
         certificate = verify_plan(plan, self.model, self.box, self.scene, self.gains, intervals=cells)

@@ -93,9 +93,7 @@ class MotionRows:
     def with_lows_of(self, dense: MotionRows, x: FloatArray) -> MotionRows:
         """The same with more instants: those at which a closer look finds x lowest, where that is below the cushion.
 
-        Args:
-            dense: the same rows at many more instants.
-            x: (n m,) the motion.
+        ``dense``: the same rows at many more instants; ``x``: (n m,) the motion.
         """
         found: dict[bool, list[FloatArray]] = {True: [], False: []}
         for name, part in dense._parts(x, None).items():

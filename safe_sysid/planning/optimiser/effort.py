@@ -142,15 +142,14 @@ def effort_slopes(
     The largest torque of a row is that of one corner of the box, which stays the same near by; so it is linear in the
     regressor, and the regressor's adjoint does the rest.
 
+    Returns (B, n, 3, n) of the torques and (B, 3, n) of the measure.
+
     Args:
         state: position, velocity, acceleration, each (N, n).
         transition: of friction, rad/s.
         inertia_lower: (n,) weights of the measure.
         torque_at: (B, n) samples at which each joint's torque is asked for.
         measure_at: (B,) samples at which the measure is asked for.
-
-    Returns:
-        (B, n, 3, n) of the torques and (B, 3, n) of the measure.
     """
     blocks, n = torque_at.shape
     pairs = np.concatenate([torque_at.ravel(), measure_at])

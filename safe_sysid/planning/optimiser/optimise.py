@@ -293,9 +293,7 @@ def solve(
     The gentlest trajectory comes first; it calibrates the fast margins and is there to fall back on. Then local minima
     from the best starts, the best of them certified; then one start after the other, while the budget lasts.
 
-    Args:
-        budget: how long to search.
-        on_certified: hears of every certified k that is better than the last one.
+    ``budget``: how long to search; ``on_certified``: hears of every certified k that is better than the last one.
     """
     search = _Search(problem, certify, budget, on_certified)
     gentlest = _gentlest(search)

@@ -46,8 +46,7 @@ class BoxGround:
 def mixture_problem(reports: Sequence[PlanReport]) -> str | None:
     """The first plan of a run that is of another robot, scene or timing than the others; None if there is none.
 
-    Args:
-        reports: of plans that are proved, each with what it was checked with.
+    ``reports``: of plans that are proved, each with what it was checked with.
     """
     files = [report.file for report in reports if report.file is not None]
     for file in files[1:]:
@@ -69,8 +68,7 @@ def chain_problem(reports: Sequence[PlanReport], alone: bool = False) -> tuple[s
     when it does; or at rest where an earlier one ends, not before; or where the first one would have begun. Plans that
     the later ones do not follow from were not driven: a controller may refuse what comes too late.
 
-    Args:
-        alone: one plan out of its run, which may begin in motion; what comes before it is not known.
+    ``alone``: one plan out of its run, which may begin in motion; what comes before it is not known.
     """
     found = [(report.path.name, report.file.plan) for report in reports if report.file is not None]
     found.sort(key=lambda item: (item[1].start_time, item[1].sequence))

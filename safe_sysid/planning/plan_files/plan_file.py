@@ -152,16 +152,13 @@ def write_plan(
     intervals: int | None = None,
     clearance_margin: float | None = None,
 ) -> Path:
-    """Write a certified plan, whole or not at all.
+    """Write a certified plan, whole or not at all. Returns the path of the file.
 
     Args:
         path: of the ``.json`` file, or an existing directory, where it gets the name :func:`file_name`.
         certificate: of the plan, by :func:`safe_sysid.planning.certification.certificate.verify_plan`.
         intervals: of the certificate; None: the model's setting.
         clearance_margin: of the certificate, m; None: the model's setting.
-
-    Returns:
-        Path of the file.
 
     Raises:
         PlanFileError: the plan is not certified, or for another box, or the file cannot be written.

@@ -80,10 +80,7 @@ class _ScenePart(StrictModel):
 
 
 def stated_scene(stated: Mapping[str, Any]) -> Scene:
-    """The scene that a file states, believed.
-
-    Args:
-        stated: as :func:`scene_statement` gives it.
+    """The scene that a file states, believed. ``stated``: as :func:`scene_statement` gives it.
 
     Raises:
         SafeSysIdError: malformed.

@@ -129,8 +129,7 @@ class PlannerProcess:
     def submit(self, job: Job, limit: float | None = None) -> int:
         """Do it after those before; returns its ticket.
 
-        Args:
-            limit: reading of the monotonic clock after which the process counts as hanging and is killed; None: never.
+        ``limit``: reading of the monotonic clock after which the process counts as hanging and is killed; None: never.
         """
         data = dumps(job)
         with self._changed:
@@ -184,11 +183,7 @@ class PlannerProcess:
     def _lose(self, doomed: dict[int, _Pending], reason: str) -> list[int]:
         """A process has ended; the next one does what this one had not begun of its set-up, all else is lost.
 
-        Args:
-            doomed: what it was to do, the first of which it had begun.
-
-        Returns:
-            Tickets of what is lost.
+        ``doomed``: what it was to do, the first of which it had begun. Returns tickets of what is lost.
         """
         under_way, needed = next(iter(doomed), 0), {ticket for ticket, _ in self._setup.values()}
         with self._changed:

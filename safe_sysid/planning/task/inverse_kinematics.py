@@ -34,8 +34,7 @@ _SAME = 0.05
 def tool_pose(model: RobotModel, q: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Position (3,) in m and rotation (3, 3) of the tool frame in the world at angles ``q`` (n,) rad.
 
-    Args:
-        q: (n,) rad.
+    ``q``: (n,) rad.
     """
     rotation, position = forward_kinematics(model.kinematics, np.asarray(q, float))
     flange_r, flange_p = model.flange
@@ -45,9 +44,7 @@ def tool_pose(model: RobotModel, q: ArrayLike) -> tuple[FloatArray, FloatArray]:
 def nearest_turn(model: RobotModel, q: ArrayLike, near: ArrayLike) -> FloatArray:
     """The same pose with continuous joints on the turn nearest to ``near``; (n,) rad.
 
-    Args:
-        q: (n,) rad.
-        near: (n,) rad.
+    ``q``: (n,) rad; ``near``: (n,) rad.
     """
     q, near = np.asarray(q, float), np.asarray(near, float)
     return np.where(model.continuous, q + 2.0 * np.pi * np.round((near - q) / (2.0 * np.pi)), q)

@@ -71,9 +71,7 @@ class LastResort:
     def step(self, asked: StepRequest, goal: FloatArray) -> PlannerResult:
         """A certified motion from rest to rest towards the goal; without one see ``reasons`` and ``paused``.
 
-        Args:
-            asked: from where; at rest.
-            goal: (n,) rad.
+        ``asked``: from where; at rest; ``goal``: (n,) rad.
         """
         found, certificate, count = None, None, 0
         while found is None and not self.reasons:

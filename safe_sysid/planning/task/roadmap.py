@@ -103,9 +103,7 @@ class Roadmap:
     def steps(self, start: FloatArray, goals: FloatArray) -> Generator[int, None, FloatArray | None]:
         """The same search in steps: yields how many poses the last one looked at, returns what was found.
 
-        Args:
-            start: (n,) rad.
-            goals: as for :meth:`search`.
+        ``start``: (n,) rad; ``goals``: as for :meth:`search`.
         """
         goals = np.atleast_2d(goals)
         self._used[0] = told = 0
@@ -186,9 +184,7 @@ class Roadmap:
 def goals_of_other_turns(model: RobotModel, start: FloatArray, goal: FloatArray) -> FloatArray:
     """Goals (G, n): the given one first, then with one continuous joint turned the other way, nearest first.
 
-    Args:
-        start: (n,) rad.
-        goal: (n,) rad.
+    ``start``: (n,) rad; ``goal``: (n,) rad.
     """
     gap = goal - start
     long = [j for j in np.argsort(-np.abs(gap)) if model.continuous[j] and abs(gap[j]) > _WORTH_TURNING]
@@ -203,9 +199,7 @@ def goals_of_other_turns(model: RobotModel, start: FloatArray, goal: FloatArray)
 def room_to_search(model: RobotModel, start: FloatArray, goals: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Lower and upper angles (n,) that poses are drawn between: the limits, or beyond start (n,) and goals (G, n).
 
-    Args:
-        start: (n,) rad.
-        goals: (G, n) rad.
+    ``start``: (n,) rad; ``goals``: (G, n) rad.
     """
     limits, ends = model.limits, np.vstack([start, goals])
     lower = np.where(np.isfinite(limits.position_lower), limits.position_lower, ends.min(axis=0) - _ROUND)

@@ -66,9 +66,7 @@ class StepSearch:
     def along(self, asked: StepRequest, way: FloatArray, poses: PoseMargins) -> PlannerResult:
         """The farthest point of a way (m, n) at which a certified trajectory ends.
 
-        Args:
-            asked: from where.
-            poses: quick margins with the box in force.
+        ``asked``: from where; ``poses``: quick margins with the box in force.
         """
         certificate: PlanCertificate | None = None
         count, left = 0, self._candidates(asked, way, poses)
@@ -133,8 +131,7 @@ class StepSearch:
     def beside(self, asked: StepRequest, way: FloatArray) -> PlannerResult:
         """What the optimiser finds near the next corner of a way (m, n); without a plan if that is no nearer.
 
-        Args:
-            asked: from where.
+        ``asked``: from where.
         """
         rest = rest_of_polyline(way, asked.rest)
         goal = rest[min(1, len(rest) - 1)]

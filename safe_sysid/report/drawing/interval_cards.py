@@ -62,8 +62,7 @@ def interval_drawing(
 ) -> Markup:
     """The interval within its prior, and below it magnified, with nominal and truth.
 
-    Args:
-        truth: None if nobody knows it.
+    ``truth``: None if nobody knows it.
     """
     lower, nominal, upper = bounds
     low, high = min(prior[0], lower), max(prior[1], upper)

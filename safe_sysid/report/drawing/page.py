@@ -132,9 +132,7 @@ def _environment() -> Environment:
 def printable(text: str, besides: str = "") -> str:
     """A text without control characters.
 
-    Args:
-        text: from a file that anyone may have written.
-        besides: characters that may stay.
+    ``text``: from a file that anyone may have written; ``besides``: characters that may stay.
     """
     # Characters that turn the direction of writing could make a page say the opposite.
     return "".join(c if c.isprintable() or c in besides else "\N{REPLACEMENT CHARACTER}" for c in text)
@@ -143,8 +141,7 @@ def printable(text: str, besides: str = "") -> str:
 def shortened(text: str) -> str:
     """A text without control characters and not longer than :data:`LONGEST`; markup stays as it is.
 
-    Args:
-        text: from a file that anyone may have written.
+    ``text``: from a file that anyone may have written.
     """
     if isinstance(text, Markup):
         return text

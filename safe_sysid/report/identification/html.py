@@ -114,9 +114,7 @@ def identification_html(
 ) -> str:
     """The page.
 
-    Args:
-        pictures: PNG bytes by caption.
-        kind: why the intervals are guaranteed or not, a key of :data:`GUARANTEES`.
+    ``pictures``: PNG bytes by caption; ``kind``: why the intervals are guaranteed or not, a key of :data:`GUARANTEES`.
     """
     classes = {"ok": "" if kind == "guaranteed" else "weak", "empty_set": "bad", "no_data": "weak"}
     title = f"Payload of {result.robot}"
@@ -159,8 +157,6 @@ def write_html(
 ) -> None:
     """Write the page, whole or not at all; arguments as :func:`identification_html`.
 
-    Args:
-        pictures: PNG bytes by caption.
-        kind: why the intervals are guaranteed or not, a key of :data:`GUARANTEES`.
+    ``pictures``: PNG bytes by caption; ``kind``: why the intervals are guaranteed or not, a key of :data:`GUARANTEES`.
     """
     write_text(path, identification_html(result, verdict, pictures, command, kind))

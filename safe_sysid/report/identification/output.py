@@ -131,8 +131,7 @@ def assemble_result(
 def declared_texts(model: RobotModel, with_tare: bool) -> dict[str, str | None]:
     """The assumptions that the intervals stand on, as texts with units; None: not declared.
 
-    Args:
-        with_tare: whether a tare was used.
+    ``with_tare``: whether a tare was used.
     """
     settings, payload = model.settings, model.settings.payload
     out: dict[str, str | None] = {}
@@ -165,8 +164,7 @@ def write_all(
 ) -> str:
     """Write every file and return the last line for the terminal.
 
-    Args:
-        kind: why the intervals are guaranteed or not, a key of ``GUARANTEES``.
+    ``kind``: why the intervals are guaranteed or not, a key of ``GUARANTEES``.
     """
     from safe_sysid.report.identification.pictures import residuals_picture, slack_picture
 

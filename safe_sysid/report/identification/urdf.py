@@ -17,9 +17,7 @@ __all__ = ["payload_urdf", "write_urdf"]
 def payload_urdf(payload: PayloadAlone, robot: str, guaranteed: bool) -> str:
     """A ``<robot>`` with one link that holds the payload's nominal inertial, and its intervals as a comment.
 
-    Args:
-        payload: in the tool frame.
-        guaranteed: whether the intervals are proved.
+    ``payload``: in the tool frame; ``guaranteed``: whether the intervals are proved.
     """
     rows = [
         f"     {name:>3} in {bracketed(low, high, 4)} {unit}"
@@ -66,8 +64,6 @@ def _comment(text: str) -> str:
 def write_urdf(path: str | Path, payload: PayloadAlone, robot: str, guaranteed: bool) -> None:
     """Write the fragment, whole or not at all.
 
-    Args:
-        payload: in the tool frame.
-        guaranteed: whether the intervals are proved.
+    ``payload``: in the tool frame; ``guaranteed``: whether the intervals are proved.
     """
     write_text(path, payload_urdf(payload, robot, guaranteed))

@@ -101,8 +101,7 @@ def clearance_drawing(
 def share_drawing(curves: Sequence[tuple[str, FloatArray, FloatArray]], label: str) -> Markup:
     """Shares of a proved bound over time, logarithmic, with 100 % as the limit.
 
-    Args:
-        curves: at most two: name, time (K,) s, share (K,), 1 is the bound.
+    ``curves``: at most two: name, time (K,) s, share (K,), 1 is the bound.
     """
     axis = chart(190.0, top=22.0)
     known = np.concatenate([share[np.isfinite(share)] for _, _, share in curves])

@@ -147,11 +147,8 @@ class RunLogs:
 def read_logs(run_dir: str | Path, n: int) -> RunLogs:
     """Read what the four nodes left in a run directory.
 
-    Args:
-        n: number of joints.
-
-    Returns:
-        On one clock: that of the plant's log, or of the controller's first tick where there is none.
+    ``n``: number of joints.
+    All on one clock: that of the plant's log, or of the controller's first tick where there is none.
     """
     run_dir = Path(run_dir)
     missing: list[str] = []

@@ -19,11 +19,8 @@ def robot_of_run(facts: RunFacts, named: str | None = None) -> RobotModel | None
 
     A file that only the run's directory names is not opened: who wrote the directory may be anyone.
 
-    Args:
-        named: packaged robot or file; None: the packaged one that the run names.
-
-    Returns:
-        None if the run names no packaged robot, or its settings do not fit.
+    ``named``: packaged robot or file; None: the packaged one that the run names.
+    Returns None if the run names no packaged robot, or its settings do not fit.
 
     Raises:
         SafeSysIdError: a robot was named, and cannot be loaded.

@@ -36,10 +36,7 @@ _TYPES = {
 
 
 def floats(text: str) -> FloatArray:
-    """Decimal numbers with white space between them, each rounded once.
-
-    Args:
-        text: nothing else in it.
+    """Decimal numbers with white space between them, each rounded once. ``text``: nothing else in it.
 
     Raises:
         ValueError: something else is in it.
@@ -77,10 +74,7 @@ def fan(corners: IntArray, counts: Sequence[int] | IntArray) -> IntArray:
 
 
 def check_count(triangles: int) -> None:
-    """Refuse a mesh of too many triangles.
-
-    Args:
-        triangles: how many.
+    """Refuse a mesh of too many triangles. ``triangles``: how many.
 
     Raises:
         ValueError: too many.

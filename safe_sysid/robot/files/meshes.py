@@ -61,8 +61,7 @@ def read_mesh(
 ) -> tuple[FloatArray, IntArray, float]:
     """Different vertices (m, 3), triangles (t, 3) and the error (m) of the coordinates that reading may have caused.
 
-    Args:
-        scale: factor, or one per axis.
+    ``scale``: factor, or one per axis.
 
     Raises:
         ModelError: a file that cannot be read, is no mesh of a known format, has no triangle or numbers that are not

@@ -16,8 +16,7 @@ _SHAPES = ("box", "cylinder", "sphere")
 def rigid_body_text(path: str | Path) -> str:
     """A URDF of links that are all fixed to each other, as text for Pinocchio: what was checked, and nothing else.
 
-    Args:
-        path: of the file; collision shapes may be boxes, cylinders and spheres.
+    ``path``: of the file; collision shapes may be boxes, cylinders and spheres.
 
     Raises:
         ModelError: unreadable, malformed, a joint that moves, or another shape.

@@ -98,8 +98,7 @@ class UrdfChain:
         Moving joints, locked ones too, become plain revolute or prismatic ones with stand-in limits, so that
         ``nq == nv``; limits are taken from the settings, never from Pinocchio's model.
 
-        Args:
-            mounting: (x, y, z) in m and (roll, pitch, yaw) in rad of the root link in the world; None: its frame is it.
+        ``mounting``: (x, y, z) in m and (roll, pitch, yaw) in rad of the root link in the world; None: its frame is it.
         """
         robot = ET.Element("robot", {"name": self.xml.get("name", "robot")})
         if mounting is not None:
@@ -353,9 +352,7 @@ def read_tree(path: str | Path) -> UrdfTree:
 def joints_between(tree: UrdfTree, base_link: str | None, tip_link: str, config: str = "(settings)") -> list[str]:
     """Names of the moving joints on the way from one link to another, base to tip.
 
-    Args:
-        base_link: where the arm begins; None: at the root.
-        tip_link: where it ends.
+    ``base_link``: where the arm begins; None: at the root; ``tip_link``: where it ends.
 
     Raises:
         ConfigError: the URDF has no such link, or the tip does not hang on the base.

@@ -71,11 +71,7 @@ def read_xml(path: str | Path, expected: str) -> ET.Element:
 
 
 def parse_xml(content: bytes, file: str, expected: str, elements: int = _MAX_ELEMENTS) -> ET.Element:
-    """Parse the bytes of a file.
-
-    Args:
-        expected: as in :func:`read_xml`.
-        elements: that it may have.
+    """Parse the bytes of a file. ``expected``: as in :func:`read_xml`; ``elements``: that it may have.
 
     Raises:
         ModelError: broken, with a document type, deep, huge, or in an encoding that other parsers may read otherwise.

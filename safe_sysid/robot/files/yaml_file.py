@@ -168,8 +168,7 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
 def parse_yaml(text: str, file: str) -> dict[str, Any]:
     """Read a YAML text whose top level is a mapping, whoever wrote it.
 
-    Args:
-        text: at most :data:`~safe_sysid.input_limits.MAX_YAML_BYTES` characters.
+    ``text``: at most :data:`~safe_sysid.input_limits.MAX_YAML_BYTES` characters.
 
     Raises:
         ConfigError: too long, YAML syntax, a duplicate key, too many or too deep entries (aliases count as what they
@@ -182,10 +181,7 @@ def parse_yaml(text: str, file: str) -> dict[str, Any]:
 
 
 def parse_value(text: str, file: str) -> Any:
-    """Read a YAML text of any kind: one setting, or a file.
-
-    Args:
-        text: as in :func:`parse_yaml`.
+    """Read a YAML text of any kind: one setting, or a file. ``text``: as in :func:`parse_yaml`.
 
     Raises:
         ConfigError: as :func:`parse_yaml`, but for the top level.
@@ -211,9 +207,7 @@ def parse_value(text: str, file: str) -> Any:
 def flow_text(value: Any, width: float = math.inf) -> str:
     """A value as YAML on one line, or on lines of at most ``width`` characters that may be indented at will.
 
-    Args:
-        value: plain (numbers, texts, lists, mappings), None for null.
-        width: characters.
+    ``value``: plain (numbers, texts, lists, mappings), None for null; ``width``: characters.
     """
     text: str = yaml.dump(
         value, Dumper=_Dumper, default_flow_style=True, width=width, sort_keys=False, allow_unicode=True

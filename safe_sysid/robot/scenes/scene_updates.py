@@ -58,11 +58,8 @@ def scene_from_markers(markers: Iterable[SceneMarker], scene: Scene) -> Scene:
     A sphere of unequal sizes becomes the ball around it, a cylinder the capsule that contains it, a mesh its convex
     hull. What did not come as a marker stays: a publisher of markers cannot take the table away.
 
-    Args:
-        scene: before them; its allowed pairs, start and goal are kept.
-
-    Returns:
-        A new scene; deleting what is not there changes nothing.
+    ``scene``: before them; its allowed pairs, start and goal are kept.
+    Returns a new scene; deleting what is not there changes nothing.
 
     Raises:
         ConfigError: naming the marker, the field and what was expected.

@@ -92,13 +92,12 @@ def cover_mesh(vertices: FloatArray, triangles: IntArray, error: float = 0.0) ->
 
     More than one capsule, or a hull with more corners, is taken where it saves a fifth of the volume.
 
+    Returns points and radius (m) of each, in the frame of the vertices; every vertex lies inside, but for rounding.
+
     Args:
         vertices: (m, 3), m.
         triangles: (t, 3) indices of vertices.
         error: by which the vertices may be off, m.
-
-    Returns:
-        Points and radius (m) of each, in the frame of the vertices; every vertex lies inside, but for rounding.
     """
     return [(piece.points, piece.radius + error) for piece in find_cover(vertices, triangles)]
 

@@ -26,13 +26,12 @@ def outer_hull(points: FloatArray, limit: int = 32, tolerance: float = 1e-3) -> 
     All corners of the hull are kept if there are at most ``limit``. Otherwise those furthest out are taken one by one
     until the rest lies within ``tolerance`` of their hull, or there are ``limit``.
 
+    Returns vertices (k, 3), a subset of the points, and the slack (m): proved, rounding included, whatever qhull did.
+
     Args:
         points: (m, 3), m.
         limit: largest number of vertices, at least 8.
         tolerance: m.
-
-    Returns:
-        Vertices (k, 3), a subset of the points, and the slack (m): proved, rounding included, whatever qhull did.
     """
     points = np.unique(np.asarray(points, float), axis=0)
     basis = _span(points)

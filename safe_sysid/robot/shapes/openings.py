@@ -77,12 +77,8 @@ class Openings:
     def swept(self, link: str, points: FloatArray, radius: float) -> tuple[FloatArray, float]:
         """A hull that holds a link's hull at every position of the hand's joints.
 
-        Args:
-            points: (m, 3) in the last joint's frame, the hand as it is locked, m.
-            radius: m.
-
-        Returns:
-            Points (k, 3) in the same frame and radius; the same ones for links that no joint of the hand moves.
+        ``points``: (m, 3) in the last joint's frame, the hand as it is locked, m; ``radius``: m.
+        Returns points (k, 3) in the same frame and radius; the same ones for links that no joint of the hand moves.
         """
         leaders = [] if self.model is None else self._leaders(link)
         if not leaders:
@@ -106,8 +102,7 @@ class Openings:
     def check_inertia(self, declared: FloatArray, file: str) -> None:
         """Refuse a change of inertia larger than declared, at some positions of the hand's joints.
 
-        Args:
-            declared: (10,) largest change.
+        ``declared``: (10,) largest change.
 
         Raises:
             ConfigError: names the entry and what it would have to be at least.

@@ -34,8 +34,7 @@ def allowed_pairs(
 ) -> frozenset[frozenset[str]]:
     """Pairs of bodies that are not checked; every other pair is.
 
-    Args:
-        joined: parent and child link of each moving joint, base to tip.
+    ``joined``: parent and child link of each moving joint, base to tip.
 
     Raises:
         ConfigError: an extra pair with a name that no body has.

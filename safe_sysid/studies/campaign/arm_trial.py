@@ -34,8 +34,7 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]:
     The arm, its motion and the kind of errors are those of the identification campaign's trial of this number, and
     what it holds counts as its last link. Every third trial gives its samples as two logs.
 
-    Args:
-        options: see :func:`~safe_sysid.studies.campaign.case.build_case`.
+    ``options``: see :func:`~safe_sysid.studies.campaign.case.build_case`.
     """
     began = time.thread_time()
     case = build_case(seed, index, options)

@@ -56,11 +56,7 @@ class TrueArm:
 
 
 def draw_arm(rng: np.random.Generator, n: int, chain: str, payload: DrawnPayload, coulomb: float) -> TrueArm:
-    """A random arm.
-
-    Args:
-        chain: one of :data:`CHAINS`.
-        coulomb: size of the Coulomb friction, N m.
+    """A random arm. ``chain``: one of :data:`CHAINS`; ``coulomb``: size of the Coulomb friction, N m.
 
     Raises:
         ParameterError: unknown kind of chain.
@@ -141,8 +137,7 @@ def _cloud(points: FloatArray, masses: FloatArray) -> FloatArray:
 def prior_around(rng: np.random.Generator, arm: TrueArm, place: FloatArray | None = None) -> ParameterBox:
     """A box that holds the truth: unequal widths, a payload prior some ten times wider than the rest.
 
-    Args:
-        place: (14 n,) where the truth lies in the box, -1 at its lower, 1 at its upper end; None: anywhere.
+    ``place``: (14 n,) where the truth lies in the box, -1 at its lower, 1 at its upper end; None: anywhere.
     """
     theta = arm.theta
     rad = arm.uncertainty * rng.uniform(0.2, 1.0, theta.size) * np.abs(theta)

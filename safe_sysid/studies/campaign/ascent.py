@@ -145,15 +145,14 @@ def field_of_rows(
 ) -> tuple[FloatArray, FloatArray]:
     """Multipliers of windows, spread over their periods.
 
+    Returns Y (N, n), and what the proof leaves of the unknowns, minus ``A^T y`` (14 n,).
+
     Args:
         rows: with ``first``, ``last`` and ``ramp``.
         multipliers: (M,) of a published upper bound, or minus those of a lower one.
         stamps: (L,) of the log, s.
         order: (L,) which sample each entry of the log is; within a window none is missing.
         periods: N.
-
-    Returns:
-        Y (N, n), and what the proof leaves of the unknowns, minus ``A^T y`` (14 n,).
     """
     field = np.zeros((periods, rows.layout.n))
     for i in np.flatnonzero(multipliers):

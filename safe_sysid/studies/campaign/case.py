@@ -141,8 +141,7 @@ class IdentificationCase:
 def build_case(seed: int, index: int, options: dict[str, Any]) -> IdentificationCase:
     """Draw a trial and make its motion.
 
-    Args:
-        options: ``beyond`` (factor on the errors), ``break`` (name of a broken assumption), ``fixed`` (settings).
+    ``options``: ``beyond`` (factor on the errors), ``break`` (name of a broken assumption), ``fixed`` (settings).
     """
     s = draw_settings(seed, index, options.get("fixed"))
     broken = Break.named(options.get("break"))
@@ -266,8 +265,7 @@ def _record(
 def on_cone(rng: np.random.Generator, gravity: FloatArray, levels: Levels) -> FloatArray:
     """True gravity: turned by all of the angle that is allowed, and stronger or weaker by all that is allowed.
 
-    Args:
-        gravity: (3,) as configured, m/s^2.
+    ``gravity``: (3,) as configured, m/s^2.
     """
     across = np.cross(gravity, rng.normal(size=3))
     across /= np.linalg.norm(across)

@@ -25,10 +25,7 @@ class CampaignError(SafeSysIdError):
 
 
 def read_results(path: str | Path) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
-    """What a file of results holds.
-
-    Returns:
-        What the campaign is, and its trials by index.
+    """What a file of results holds. Returns what the campaign is, and its trials by index.
 
     Raises:
         CampaignError: no such file, not a file of results, or a line other than the last that is damaged.

@@ -28,9 +28,7 @@ class RotorBodies:
     def __init__(self, kin: Kinematics, theta: FloatArray, gravity: FloatArray | None = None) -> None:
         """Build the tree.
 
-        Args:
-            theta: (14 n,) parameters; friction is not used.
-            gravity: (3,) m/s^2; None: the arm's.
+        ``theta``: (14 n,) parameters; friction is not used; ``gravity``: (3,) m/s^2; None: the arm's.
         """
         n = self.n = len(kin.axis)
         layout = ParameterLayout(n)

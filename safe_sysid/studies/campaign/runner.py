@@ -201,8 +201,7 @@ def in_dask(
 ) -> Iterator[list[Result]]:
     """Trials on a Dask cluster, whose workers must be able to import this package.
 
-    Args:
-        address: of the scheduler, as ``tcp://host:8786``.
+    ``address``: of the scheduler, as ``tcp://host:8786``.
 
     Raises:
         CampaignError: Dask is not installed, the scheduler does not answer or has no workers, or a task was lost.

@@ -28,10 +28,7 @@ def complaint(trial: dict[str, Any]) -> dict[str, Any]:
 
 
 def summarise(trials: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Counts over trials of an identification campaign, each trial once.
-
-    Args:
-        trials: results.
+    """Counts over trials of an identification campaign, each trial once. ``trials``: results.
 
     Returns:
         ``trials``; ``exclusions``: with the truth outside a published box; ``empty_sets``; ``caught``: with an empty

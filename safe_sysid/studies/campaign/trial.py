@@ -39,11 +39,8 @@ _ASCENTS = 2  # solves whose multipliers aim the next errors
 def run_trial(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]:
     """One trial from its number alone; everything but ``seconds`` is the same wherever it runs.
 
-    Args:
-        options: see :func:`~safe_sysid.studies.campaign.case.build_case`.
-
-    Returns:
-        Plain data for JSON: ``index``, ``settings``, and what :class:`~.verdict.Breaches` says.
+    ``options``: see :func:`~safe_sysid.studies.campaign.case.build_case`.
+    Returns plain data for JSON: ``index``, ``settings``, and what :class:`~.verdict.Breaches` says.
     """
     began = time.thread_time()
     case = build_case(seed, index, options)

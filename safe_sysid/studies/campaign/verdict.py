@@ -62,8 +62,7 @@ class Breaches:
     def begin(self, model: RobotModel, data: Measurements, row_theta: FloatArray) -> None:
         """A log is about to be identified; its equations are rebuilt here and judged one by one.
 
-        Args:
-            row_theta: (14 n,) true unknowns of the equations.
+        ``row_theta``: (14 n,) true unknowns of the equations.
         """
         self._last = self._prior = model.arm_prior
         self._solve += 1

@@ -33,8 +33,7 @@ _OUTWARDS = 1e-9
 def with_box_around(model: RobotModel, payload: Payload) -> RobotModel:
     """The arm with the bounding box of a payload's solids, in the tool's axes, in the place of the envelope.
 
-    Args:
-        payload: in the tool frame; of its solids only, its mass is not looked at.
+    ``payload``: in the tool frame; of its solids only, its mass is not looked at.
     """
     bounds = [shape.bounding_box() for shape in payload.shapes]
     low = np.min([low for low, _ in bounds], axis=0) - _OUTWARDS
@@ -101,8 +100,7 @@ class CarryProof:
 
         No clearance is asked for beyond what is proved: the claim is that nothing is touched until the release.
 
-        Args:
-            measurement: when the carry begins; None: not looked at.
+        ``measurement``: when the carry begins; None: not looked at.
 
         Returns:
             ``certified``, ``margins`` by family, ``warning_margin`` (N m, of the torque to the drives' warning

@@ -123,8 +123,7 @@ class _Run:
 def run_workcell(cell: CellSimulation, driver: Driver, *, record: bool = False) -> CellReport:
     """Run a work cell until all its dumbbells are placed, or one fails.
 
-    Args:
-        record: whether to keep every tick of the driver's motions.
+    ``record``: whether to keep every tick of the driver's motions.
 
     Raises:
         SafeSysIdError: driver or files are wrong (a failure of the method is no exception but a report).

@@ -25,11 +25,7 @@ def _robot(name: str) -> RobotModel:
 def run_motion(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]:
     """Condition numbers of one random Fourier motion, drawn slow and fast.
 
-    Args:
-        options: ``robot``.
-
-    Returns:
-        ``index`` and for each draw ``torque``, ``momentum`` (H,) and ``trapezoid`` (H,).
+    ``options``: ``robot``. Returns ``index`` and for each draw ``torque``, ``momentum`` (H,) and ``trapezoid`` (H,).
     """
     result: dict[str, Any] = {"index": index}
     for name, draw in DRAWS.items():
@@ -41,8 +37,7 @@ def run_motion(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]
 def run_excitation(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]:
     """Four plans with one dumbbell, chosen or not; the record of :func:`run_case`.
 
-    Args:
-        options: ``robot``, ``methods`` and ``payloads``.
+    ``options``: ``robot``, ``methods`` and ``payloads``.
     """
     which = case("condition", options, index)
     study = CostCase(

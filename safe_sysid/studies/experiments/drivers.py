@@ -118,8 +118,7 @@ class MethodDriver:
     def identify(self, cell: Cell, ready: FloatArray) -> Identification:
         """The method's exciting motion, and what it teaches.
 
-        Args:
-            ready: (n,) rad, the reference at which the arm rests.
+        ``ready``: (n,) rad, the reference at which the arm rests.
         """
         if self._method.excitation is Excitation.NONE:
             return self._ended(LearnedPayload(self._box, self._nominal, ready))

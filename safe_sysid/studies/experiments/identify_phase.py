@@ -52,8 +52,7 @@ class Tap:
     def __init__(self, cell: Cell, sampled: Callable[[float], None] | None = None) -> None:
         """Begin with an empty log.
 
-        Args:
-            sampled: called with the stamp of every measurement, for what others want to note then.
+        ``sampled``: called with the stamp of every measurement, for what others want to note then.
         """
         self.cell, self._sampled = cell, sampled
         self.measurement = cell.measurement
@@ -159,8 +158,7 @@ def rehearsed_plans(
 def chain(plans: Sequence[Plan]) -> tuple[Reference, float]:
     """Plans one after the other, each until the next takes over: the reference from 0 s on, and when it is at rest.
 
-    Args:
-        plans: in order; at least one.
+    ``plans``: in order; at least one.
     """
     origin = plans[0].start_time
     starts = np.array([plan.start_time - origin for plan in plans])
@@ -192,9 +190,7 @@ def follow(tap: Tap, law: ControlLaw, known: ModelInUse, reference: Reference, d
 def identify_from(model: RobotModel, tap: Tap, rest: FloatArray) -> LearnedPayload:
     """What Algorithm 1 says of the data of a tap, in the batches in which the nodes give them to it.
 
-    Args:
-        model: the arm, as believed.
-        rest: (n,) rad, where the arm rests now.
+    ``model``: the arm, as believed; ``rest``: (n,) rad, where the arm rests now.
     """
     if not tap.log:
         prior = model.arm_prior

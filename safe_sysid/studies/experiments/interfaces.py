@@ -96,8 +96,7 @@ class Cell(Protocol):
     def step(self, torque: ArrayLike | None) -> Sample:
         """Advance by one period; None: no command came, the drives hold or brake by themselves.
 
-        Args:
-            torque: (n,) N m.
+        ``torque``: (n,) N m.
         """
 
     def scene(self) -> Scene:
@@ -124,15 +123,13 @@ class Driver(Protocol):
 
         HOLD and GRASP are not announced: there the reference rests at the end of the last motion.
 
-        Args:
-            start_time: stamp at which it begins, s.
+        ``start_time``: stamp at which it begins, s.
         """
 
     def torque(self, measurement: Sample, reference: FloatArray) -> ArrayLike:
         """Torque (n,) for the coming period, N m.
 
-        Args:
-            reference: (4, n) desired position, velocity, acceleration, jerk at the measurement's stamp.
+        ``reference``: (4, n) desired position, velocity, acceleration, jerk at the measurement's stamp.
         """
 
     def identify(self, cell: Cell, ready: FloatArray) -> Identification:

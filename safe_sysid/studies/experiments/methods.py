@@ -105,10 +105,7 @@ METHODS = {
 
 
 def choose(names: Iterable[str], known: tuple[str, ...], what: str) -> tuple[str, ...]:
-    """Names in the paper's order, each once.
-
-    Args:
-        known: all there are: methods, experiments or payloads.
+    """Names in the paper's order, each once. ``known``: all there are: methods, experiments or payloads.
 
     Raises:
         ExperimentError: unknown name, or none at all.
@@ -134,8 +131,7 @@ def _model_in_use(model: RobotModel, nominal_e: ArrayLike, box: ParameterBox, un
 def empty_hand(model: RobotModel, uncertain: bool) -> ModelInUse:
     """Nothing in the hand, as wrong and grav-pid assume, and as all methods know when they have let go.
 
-    Args:
-        uncertain: with the hand's own uncertainty, that of every other link; else taken for exact.
+    ``uncertain``: with the hand's own uncertainty, that of every other link; else taken for exact.
     """
     lower, upper = hand_box(model)
     box = model.arm_prior.with_payload(lower, upper)
@@ -145,8 +141,7 @@ def empty_hand(model: RobotModel, uncertain: bool) -> ModelInUse:
 def table_one(model: RobotModel, uncertain: bool) -> ModelInUse:
     """Table I, clipped to the configuration's prior.
 
-    Args:
-        uncertain: with its intervals; else its nominal is taken for exact.
+    ``uncertain``: with its intervals; else its nominal is taken for exact.
     """
     return _model_in_use(model, NOMINAL_TABLE_ONE, model.arm_prior, uncertain)
 
@@ -154,9 +149,7 @@ def table_one(model: RobotModel, uncertain: bool) -> ModelInUse:
 def identified(model: RobotModel, box: ParameterBox, nominal: ArrayLike, uncertain: bool) -> ModelInUse:
     """What an identification found.
 
-    Args:
-        nominal: (10,) estimate of theta_e.
-        uncertain: with the bounds; else the estimate is taken for exact.
+    ``nominal``: (10,) estimate of theta_e; ``uncertain``: with the bounds; else the estimate is taken for exact.
     """
     return _model_in_use(model, nominal, box, uncertain)
 

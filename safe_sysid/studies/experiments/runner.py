@@ -79,15 +79,14 @@ def experiment(
 ) -> tuple[Experiment, int]:
     """The trials behind a table or figure.
 
+    Returns the trials and how many times the paper (or, for table 4, we) would repeat them.
+
     Args:
         table: one of :data:`TABLES` or :data:`FIGURES`.
         experiments: of "a", "b", "c"; None for those of the table.
         methods: by the paper's names; None for those of the table.
         payloads: dumbbells; None for those of the table.
         settings: further options of the trials; plain data.
-
-    Returns:
-        The trials and how many times the paper (or, for table 4, we) would repeat them.
 
     Raises:
         ExperimentError: an unknown table, a name that it does not have, or names of what it does not consist of.
@@ -138,8 +137,7 @@ def _fingerprint(name: str) -> str:
 def cases(kind: str, options: dict[str, Any], repeats: int) -> list[dict[str, Any]]:
     """What each index stands for: repeats outermost, so that more of them do not renumber what is done.
 
-    Args:
-        repeats: of each combination; ``trial`` counts them.
+    ``repeats``: of each combination; ``trial`` counts them.
     """
     if kind == "correlation":
         return [{"trial": i} for i in range(repeats)]

@@ -40,8 +40,7 @@ def _robot(name: str) -> RobotModel:
 def only(workcell: Workcell, payloads: Sequence[str]) -> Workcell:
     """The work cell with only some dumbbells to move; those before them stand where they belong already.
 
-    Args:
-        payloads: names, neighbours in the stack.
+    ``payloads``: names, neighbours in the stack.
 
     Raises:
         ExperimentError: none of them is in the work cell, or one in between is missing.

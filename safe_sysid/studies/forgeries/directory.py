@@ -66,8 +66,7 @@ def trusting(model: RobotModel) -> Verification:
 def answer_to(folder: Path, verification: Verification) -> tuple[Answer | None, str]:
     """What ``verify`` says of a directory: None and why, where it cannot be checked.
 
-    Args:
-        verification: with the trusted robot.
+    ``verification``: with the trusted robot.
     """
     text = io.StringIO()
     verification.console = Console(file=text, width=10_000)

@@ -46,8 +46,7 @@ Claim = tuple[str, str, Literal["lower", "upper"], str, Fraction]
 def run_trial(seed: int, index: int, options: Mapping[str, Any]) -> dict[str, Any]:
     """One trial: ten intervals, a payload and margins of random magnitude and width in every output.
 
-    Args:
-        options: ``break``: ``nearest`` has every number rounded to nearest instead, to as many places as were printed.
+    ``options``: ``break``: ``nearest`` has every number rounded to nearest instead, to as many places as were printed.
     """
     began = time.thread_time()
     rng = np.random.default_rng([seed, index])
@@ -213,10 +212,7 @@ def complaint(trial: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def summarise(trials: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Counts over trials.
-
-    Args:
-        trials: results.
+    """Counts over trials. ``trials``: results.
 
     Returns:
         ``trials``; ``numbers``: that were printed, read back and compared; ``inward``: that say more than was proved;

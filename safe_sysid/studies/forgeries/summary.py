@@ -28,10 +28,7 @@ def complaint(trial: dict[str, Any]) -> dict[str, Any]:
 
 
 def summarise(trials: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Counts over trials.
-
-    Args:
-        trials: results.
+    """Counts over trials. ``trials``: results.
 
     Returns:
         ``trials``; ``passed``: that must not; ``missed``: contradictions that only the checker saw; ``errors``:

@@ -27,12 +27,11 @@ CHANGES = ("slip", "exchange", "wear")
 def forge(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]:
     """Forge the run of one arm in one way.
 
+    Returns ``index``, ``way``, ``what`` was done, ``answer`` of `verify`, its last words, ``seconds``.
+
     Args:
         index: of the trial; a hundred in a row are of one arm.
         options: ``fixed``: the way, a key of :data:`~safe_sysid.studies.forgeries.edits.EDITS`.
-
-    Returns:
-        ``index``, ``way``, ``what`` was done, ``answer`` of `verify`, its last words, ``seconds``.
     """
     began = time.thread_time()
     arm = index // PER_ARM
@@ -58,8 +57,7 @@ def forge(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]:
 def contradict(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]:
     """Identify a log whose payload or friction changes half-way, look at what is left, and put back what was withdrawn.
 
-    Args:
-        options: ``fixed``: what changes, one of :data:`CHANGES`; ``settings``: of the arm and its log, not drawn.
+    ``options``: ``fixed``: what changes, one of :data:`CHANGES`; ``settings``: of the arm and its log, not drawn.
 
     Returns:
         As :func:`forge`; ``way`` is what changed, ``empty`` whether the set became empty, ``certificates`` how many

@@ -106,12 +106,8 @@ def combinations() -> FloatArray:
 def summary_5(thetas: Mapping[str, FloatArray], truth: FloatArray) -> dict[str, Any]:
     """Base parameters of models, for programs.
 
-    Args:
-        thetas: (14 n,) parameters by model.
-        truth: (14 n,) of the simulated arm.
-
-    Returns:
-        ``rows``: combination, true, ``models`` by name, and the paper's two, which are of another arm with a hand.
+    ``thetas``: (14 n,) parameters by model; ``truth``: (14 n,) of the simulated arm.
+    Returns ``rows``: combination, true, ``models`` by name, and the paper's two, which are of another arm with a hand.
     """
     matrix = combinations()
     size = matrix.shape[1]

@@ -84,9 +84,7 @@ def train_part(dataset: Dataset, minutes: float) -> list[Motion]:
 def normalised_error(predicted: Sequence[FloatArray], motions: Sequence[Motion], span: FloatArray) -> float:
     """Mean square of the torque's error, each joint's divided by its range in the training data [Hybrid, IV-C].
 
-    Args:
-        predicted: (N, n) of each motion.
-        span: (n,) N m.
+    ``predicted``: (N, n) of each motion; ``span``: (n,) N m.
     """
     errors = [((p - m.tau) / span) ** 2 for p, m in zip(predicted, motions, strict=True)]
     return float(np.mean(np.concatenate(errors)))
@@ -134,14 +132,13 @@ def _taught(options: dict[str, Any]) -> list[str]:
 def run_budget(seed: int, index: int, options: dict[str, Any]) -> Result:
     """One model with one budget.
 
+    Returns torque errors (mean squares, normalised), tracking by gains (degrees), seconds to learn, seconds per tick.
+
     Args:
         seed: of the set-points and trainings.
         index: 0: the drawing; then models by budgets.
         options: ``data`` and ``out`` (directories), ``scale`` of the effects, ``motions`` of the tracking, ``learned``
             (names in :data:`LEARNED`) and ``minutes``, after which a training of a network ends (None: by itself).
-
-    Returns:
-        Torque errors (mean squares, normalised), tracking by gains (degrees), seconds to learn, seconds per tick.
     """
     model, dataset, out = load_panda(), read_dataset(options["data"]), Path(options["out"])
     name, budget = next(iter(RIGID)), 0.0

@@ -46,9 +46,7 @@ class ModelFeedForward:
     def __init__(self, model: RobotModel, theta: FloatArray, predict: Predictor) -> None:
         """Put a predictor into the seam.
 
-        Args:
-            theta: (14 n,) of the law.
-            predict: inverse dynamics of one state; may remember the states before.
+        ``theta``: (14 n,) of the law; ``predict``: inverse dynamics of one state; may remember the states before.
         """
         self._model, self._theta, self._predict = model, theta, predict
 

@@ -34,8 +34,7 @@ def _predicted(model: RobotModel, path: Path, motion: Motion) -> FloatArray:
 def summary_joints(models: Mapping[str, str], dataset: Dataset) -> dict[str, Any]:
     """Errors on the test motions, for programs.
 
-    Returns:
-        ``rows``: model, ``joints`` (mean squares of errors over squared ranges), their mean.
+    Returns ``rows``: model, ``joints`` (mean squares of errors over squared ranges), their mean.
     """
     model = load_panda()
     tests = [dataset.motion(entry) for entry in dataset.of("test")]

@@ -106,8 +106,7 @@ def driven_series(
 ) -> Motion:
     """Drive a series with the stiff gains, and take down what the sensors and the controller say.
 
-    Args:
-        theta: (14 n,) of the controller's rigid model.
+    ``theta``: (14 n,) of the controller's rigid model.
 
     Raises:
         ModelError: the arm ran away.
@@ -189,9 +188,7 @@ def open_data(
 ) -> Dataset:
     """The data set that is named: a directory's, or one of a size, made below ``out`` if it is not there.
 
-    Args:
-        named: one of :data:`SIZES`, or a directory.
-        progress: as of :func:`make_data`.
+    ``named``: one of :data:`SIZES`, or a directory; ``progress``: as of :func:`make_data`.
 
     Raises:
         SafeSysIdError: as :func:`make_data` and :func:`read_dataset`.

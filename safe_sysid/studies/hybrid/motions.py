@@ -102,8 +102,7 @@ def slower(series: FourierTrajectory, factor: float) -> FourierTrajectory:
 def minimum_jerk(share: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Way, velocity and acceleration (per duration and its square) at shares of the time [Flash1985].
 
-    Args:
-        share: (N,) of the time, 0 to 1.
+    ``share``: (N,) of the time, 0 to 1.
     """
     s = np.clip(share, 0.0, 1.0)
     return (s**3 * (10.0 - 15.0 * s + 6.0 * s**2), 30.0 * s**2 * (1.0 - s) ** 2, 60.0 * s * (1.0 - s) * (1.0 - 2.0 * s))
@@ -139,9 +138,7 @@ class SetPoints:
 def set_points(model: RobotModel, duration: float, count: int = 5, step: float = 0.7, seed: int = 0) -> SetPoints:
     """Set-points within the range that series have, each at most ``step`` from the one before.
 
-    Args:
-        duration: of each motion, s.
-        step: largest, of each joint, rad.
+    ``duration``: of each motion, s; ``step``: largest, of each joint, rad.
 
     Raises:
         ParameterError: a joint that has no limits.

@@ -22,8 +22,7 @@ _DRAWING_SEED = 7
 def drawing(model: RobotModel) -> FloatArray:
     """Parameters (14 n,) of the arm as its maker's drawing might have them: each 5 to 30 % off.
 
-    Args:
-        model: whose nominal parameters are the truth.
+    ``model``: whose nominal parameters are the truth.
     """
     rng = np.random.default_rng(_DRAWING_SEED)
     return perturbed(np.array(model.theta_nominal), ParameterLayout(model.n), True, rng)

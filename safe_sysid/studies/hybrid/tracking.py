@@ -172,8 +172,7 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
 def averages(results: Sequence[Result], key: str) -> dict[tuple[str, str], FloatArray | None]:
     """By model and gains, each joint's mean over slow and fast, degrees; None where the arm failed.
 
-    Args:
-        key: ``rmse`` or ``final``.
+    ``key``: ``rmse`` or ``final``.
     """
     groups: dict[tuple[str, str], list[Any]] = {}
     for result in results:

@@ -89,8 +89,7 @@ def _both(ours: float | None, paper: float | None) -> str:
 def draw_figure_4(results: Sequence[Result], models: Sequence[str], out: Path, gains: str = "medium") -> Path | None:
     """Joint angles of a slow motion with some models as feed-forward; None if nothing was kept.
 
-    Args:
-        results: with ``series``.
+    ``results``: with ``series``.
     """
     shown = [
         r for name in models for r in results

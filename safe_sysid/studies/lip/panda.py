@@ -74,11 +74,7 @@ class Panda:
     """The arm with its first joints free, the others at rest in the middle of their range."""
 
     def __init__(self, joints: int) -> None:
-        """Of 1 to 7 joints.
-
-        Args:
-            joints: that move.
-        """
+        """Of 1 to 7 joints. ``joints``: that move."""
         self.n = joints
         self._kin = load_robot("franka_panda").kinematics
         self.dynamics = dynamics_of(self._kin)
@@ -93,19 +89,11 @@ class Panda:
         return theta
 
     def torque(self, x: Motions) -> FloatArray:
-        """(N, n) N m.
-
-        Args:
-            x: N samples.
-        """
+        """(N, n) N m. ``x``: N samples."""
         return np.array([self._regressor(*at) @ self.theta for at in zip(x.q, x.qd, x.qdd, strict=True)])
 
     def regressor(self, x: Motions) -> FloatArray:
-        """(N n, 98) of the links' parameters: what rigid-body identification knows.
-
-        Args:
-            x: N samples.
-        """
+        """(N n, 98) of the links' parameters: what rigid-body identification knows. ``x``: N samples."""
         return np.concatenate([self._regressor(*at) for at in zip(x.q, x.qd, x.qdd, strict=True)])
 
     def _regressor(self, q: FloatArray, qd: FloatArray, qdd: FloatArray) -> FloatArray:
@@ -116,11 +104,7 @@ class Panda:
         return np.array(self.dynamics.torque_regressor(*whole)[: self.n])
 
     def energies(self, x: Motions) -> FloatArray:
-        """(2, N) kinetic and potential energy, J; the latter is zero at the first sample.
-
-        Args:
-            x: N samples.
-        """
+        """(2, N) kinetic and potential energy, J; the latter is zero at the first sample. ``x``: N samples."""
         kinetic = np.empty(len(x))
         still = np.zeros(self.n)
         for r, (q, qd) in enumerate(zip(x.q, x.qd, strict=True)):

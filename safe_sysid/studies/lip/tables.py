@@ -68,11 +68,7 @@ class LipExperiment(Campaign):
 
 
 def is_sound(result: Result) -> bool:
-    """Whether a trial ran to its end.
-
-    Args:
-        result: of the trial.
-    """
+    """Whether a trial ran to its end. ``result``: of the trial."""
     return "error" not in result
 
 
@@ -90,12 +86,8 @@ def _groups(rows: Sequence[Result]) -> dict[tuple[Any, ...], list[Result]]:
 def summary(header: Result, results: Sequence[Result]) -> Result:
     """All that came out, for programs.
 
-    Args:
-        header: of the experiment.
-        results: of its trials.
-
-    Returns:
-        ``rows``: one per trial, nMSE by joint as a share; ``errors`` of trials.
+    ``header``: of the experiment; ``results``: of its trials.
+    Returns ``rows``: one per trial, nMSE by joint as a share; ``errors`` of trials.
     """
     return {
         **header,
@@ -107,8 +99,7 @@ def summary(header: Result, results: Sequence[Result]) -> Result:
 def table(told: Result) -> Table:
     """Medians over seeds by joint, and the mean over joints and seeds; in brackets the paper's.
 
-    Args:
-        told: of :func:`summary`.
+    ``told``: of :func:`summary`.
     """
     kind = told["options"]["kind"]
     out = Table(
@@ -139,11 +130,7 @@ def table(told: Result) -> Table:
 
 
 def energies(told: Result) -> str:
-    """Error of learned energies, for people; empty without.
-
-    Args:
-        told: of :func:`summary`.
-    """
+    """Error of learned energies, for people; empty without. ``told``: of :func:`summary`."""
     kinetics = [row["kinetic_nmse"] for row in told["rows"] if "kinetic_nmse" in row]
     if kinetics:
         return f"LIP: median nMSE of kinetic energy {100.0 * np.median(kinetics):.3g} % (the paper, its Panda: 0.40 %)"

@@ -57,11 +57,7 @@ class Schedule:
 
     @classmethod
     def as_paper(cls, patience: int = 30) -> Schedule:
-        """Networks see positions and step at every tick, as in [Hybrid].
-
-        Args:
-            patience: as the attribute.
-        """
+        """Networks see positions and step at every tick, as in [Hybrid]. ``patience``: as the attribute."""
         return cls(patience=patience, period=0.0, sees="positions")
 
     def __post_init__(self) -> None:
@@ -157,11 +153,7 @@ class HybridNetwork(nn.Module):
         return torque, self.network(batch.x)[0]
 
     def theta(self, known: FloatArray) -> FloatArray | None:
-        """(14 n,) rigid parameters; None without a rigid part of bodies.
-
-        Args:
-            known: (14 n,) of what was not learned.
-        """
+        """(14 n,) rigid parameters; None without a rigid part of bodies. ``known``: (14 n,) of what was not learned."""
         if not isinstance(self.rigid, Barycentric | NewtonEuler):
             return None
         theta = np.array(known)
@@ -173,11 +165,7 @@ class HybridNetwork(nn.Module):
 
 
 def smallest_eigenvalue(theta: FloatArray) -> float:
-    """Of all links' pseudo-inertias, each divided by its largest one.
-
-    Args:
-        theta: (14 n,).
-    """
+    """Of all links' pseudo-inertias, each divided by its largest one. ``theta``: (14 n,)."""
     layout = ParameterLayout.of_size(len(theta))
     values = [np.linalg.eigvalsh(pseudo_inertia(theta[layout.link(j)])) for j in range(layout.n)]
     return float(min(v[0] / v[-1] for v in values))
@@ -428,11 +416,7 @@ class _Training:
 
 
 def rotors_alone(model: RobotModel) -> FloatArray:
-    """(14 n,) the arm's rotor inertias as its file says, and nothing else.
-
-    Args:
-        model: of the arm.
-    """
+    """(14 n,) the arm's rotor inertias as its file says, and nothing else. ``model``: of the arm."""
     theta = np.zeros(model.layout.size)
     theta[model.layout.rotor_inertia] = model.theta_nominal[model.layout.rotor_inertia]
     return theta

@@ -28,9 +28,7 @@ class Recurrent(nn.Module):
     def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """Outputs (B, T, m) and the state after the last step.
 
-        Args:
-            x: (B, T, inputs), normalised.
-            state: before the first step; None: zeros.
+        ``x``: (B, T, inputs), normalised; ``state``: before the first step; None: zeros.
         """
         hidden, state = self.memory(self.norm_after(self.slope(self.norm(self.first(x)))), state)
         return self.last(hidden), state

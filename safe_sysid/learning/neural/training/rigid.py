@@ -68,8 +68,7 @@ class Barycentric(nn.Module):
     def __init__(self, n: int, basis: FloatArray) -> None:
         """For n links.
 
-        Args:
-            basis: (10 n, b) orthonormal, of the combinations that torques depend on (:func:`row_space`).
+        ``basis``: (10 n, b) orthonormal, of the combinations that torques depend on (:func:`row_space`).
         """
         super().__init__()
         self.free = nn.Parameter(_START * torch.randn(n, 10))
@@ -157,8 +156,7 @@ def _cross(a: Tensor, b: Tensor) -> Tensor:
 def row_space(regressor: FloatArray) -> FloatArray:
     """(P, b) orthonormal basis of what the torque depends on.
 
-    Args:
-        regressor: (M, P) rows at states that excite everything.
+    ``regressor``: (M, P) rows at states that excite everything.
     """
     _, sizes, rows = np.linalg.svd(np.linalg.qr(regressor, mode="r"))
     return np.ascontiguousarray(rows[: int(np.sum(sizes > 1e-10 * sizes[0]))].T)

@@ -40,11 +40,7 @@ class Batch:
 
 
 def arm_basis(kin: Kinematics) -> FloatArray:
-    """(10 n, b) orthonormal basis of what an arm's torques depend on of its links.
-
-    Args:
-        kin: of the arm.
-    """
+    """(10 n, b) orthonormal basis of what an arm's torques depend on of its links. ``kin``: of the arm."""
     n = len(kin.axis)
     rng = np.random.default_rng(0)
     q, qd, qdd = rng.uniform(-np.pi, np.pi, (40 * n, n)), *rng.normal(0.0, 3.0, (2, 40 * n, n))
@@ -164,11 +160,7 @@ class Sequences:
         return np.concatenate(out)
 
     def batch(self, index: Tensor) -> Batch:
-        """Some sequences.
-
-        Args:
-            index: (B,) which.
-        """
+        """Some sequences. ``index``: (B,) which."""
         regressor, states = None, self._states[:, index]
         if self._regressor is not None:
             regressor = self._regressor[index]

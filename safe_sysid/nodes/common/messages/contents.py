@@ -30,8 +30,7 @@ class MessageRefusedError(MessageError):
 def printable(text: str, longest: int = 2000) -> str:
     r"""What strangers wrote, safe to show: a terminal obeys control characters, so they become ``\x1b`` and the like.
 
-    Args:
-        longest: letters that are kept.
+    ``longest``: letters that are kept.
     """
     if len(text) > longest:
         text = text[:longest] + "..."

@@ -139,8 +139,7 @@ class InputRateLimiter:
     def service_bucket(self, name: str) -> Callable[[], tuple[str, bool]]:
         """For a service of ours: called per request, tells why it is refused ("" if not) and whether to tell of it.
 
-        Args:
-            name: of the service, without the node's.
+        ``name``: of the service, without the node's.
         """
         limit = limit_of_service(name)
         rate = limit or OWN_SERVICES

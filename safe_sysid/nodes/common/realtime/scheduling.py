@@ -60,8 +60,7 @@ class Scheduling:
     def engage(self, loop_thread: int | None) -> None:
         """Apply; call when all threads exist, in the main thread.
 
-        Args:
-            loop_thread: native id of the thread that must not wait; None: there is none.
+        ``loop_thread``: native id of the thread that must not wait; None: there is none.
         """
         options = self.options
         self._granted = []

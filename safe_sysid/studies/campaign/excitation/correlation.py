@@ -82,11 +82,8 @@ def motion_conditions(
 ) -> tuple[float, FloatArray, FloatArray]:
     """Condition numbers of one random motion about the arm's home.
 
-    Args:
-        draw: how motions are drawn; None for the default.
-
-    Returns:
-        cond(W), and cond(Y) (H,) by left rectangles and (H,) by trapezoids.
+    ``draw``: how motions are drawn; None for the default.
+    Returns cond(W), and cond(Y) (H,) by left rectangles and (H,) by trapezoids.
     """
     draw = FourierDraw() if draw is None else draw
     kin, centre = model.kinematics, np.array(model.settings.home, float)

@@ -33,10 +33,7 @@ BREAKS = {
 
 
 def told(case: ReachabilityCase, name: str | None) -> ReachabilityCase:
-    """The case as the enclosures get to know it.
-
-    Args:
-        name: one of :data:`BREAKS`; None for the truth.
+    """The case as the enclosures get to know it. ``name``: one of :data:`BREAKS`; None for the truth.
 
     Raises:
         ParameterError: no such break.

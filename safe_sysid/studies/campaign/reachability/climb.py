@@ -16,14 +16,11 @@ _DIFFERENCE = 1e-4
 
 
 def climb(tube: Tube, x: FloatArray, value: Callable[..., FloatArray], turns: int = 5) -> tuple[FloatArray, FloatArray]:
-    """Largest values found from some starts.
+    """Largest values found from some starts. Returns symbols (N, size) and values (N,).
 
     Args:
         x: (N, size) starts, in the set.
         value: ``(rows, x) -> (len(rows),)``, what to make large, of the goals ``rows`` at symbols x.
-
-    Returns:
-        Symbols (N, size) and values (N,).
     """
     n, live = tube.n, np.flatnonzero(tube.live)
     rows = np.arange(len(x))

@@ -107,11 +107,8 @@ def attack_clearances(
 ) -> tuple[FloatArray, FloatArray]:
     """Descend on the distance of some pairs in some cells, the nearest pairs first.
 
-    Args:
-        samples: states at which all pairs near each other are looked at.
-
-    Returns:
-        Times (N,) and symbols (N, size) of the nearest approaches.
+    ``samples``: states at which all pairs near each other are looked at.
+    Returns times (N,) and symbols (N, size) of the nearest approaches.
     """
     tube = case.tube
     shapes, pairs = clearance_pairs(case.model, case.scene)

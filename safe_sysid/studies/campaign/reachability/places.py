@@ -119,9 +119,7 @@ def attack_pose_forms(
     Sharper than any range: overestimation elsewhere does not hide a remainder that is missing. Symbols are those of the
     enclosure, up to the last digits of half a cell and of the errors' axes: what that amounts to is allowed for.
 
-    Args:
-        rotations: (M, n + 1, n + 1, 3, 3, K + 2) enclosed relative poses.
-        origins: (M, n + 1, n + 1, 3, K + 2).
+    ``rotations``: (M, n + 1, n + 1, 3, 3, K + 2) enclosed relative poses; ``origins``: (M, n + 1, n + 1, 3, K + 2).
     """
     n, tube, kin = case.n, case.tube, case.model.kinematics
     which = rng.integers(0, cells.count, samples)
@@ -172,8 +170,7 @@ def attack_swept(
 ) -> None:
     """Bodies, tracking errors included, against the boxes in the world that are to hold them.
 
-    Args:
-        tasks: groups of cells and bodies for ascent, in all six directions.
+    ``tasks``: groups of cells and bodies for ascent, in all six directions.
     """
     tube, model = case.tube, case.model
     bodies = {body.name: body for body in model.bodies}

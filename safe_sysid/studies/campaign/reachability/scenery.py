@@ -126,9 +126,7 @@ def body_corners(model: RobotModel, body: Body, q: FloatArray) -> FloatArray:
 def without_collisions(model: RobotModel, scene: Scene, poses: FloatArray, room: float) -> tuple[RobotModel, Scene]:
     """The same, with pairs of bodies allowed, and obstacles left out, that come too near each other in some pose.
 
-    Args:
-        poses: (N, n) rad.
-        room: smallest distance kept, m.
+    ``poses``: (N, n) rad; ``room``: smallest distance kept, m.
     """
     bodies = model.bodies
     allowed, gone = set(model.allowed_pairs), set()

@@ -30,10 +30,7 @@ def complaint(trial: dict[str, Any]) -> dict[str, Any]:
 
 
 def summarise(trials: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Counts over trials.
-
-    Args:
-        trials: results.
+    """Counts over trials. ``trials``: results.
 
     Returns:
         ``trials``; ``enclosures``: attacked by ascent, and by family (``families``); ``extrema``: ends of ranges of the

@@ -69,9 +69,7 @@ def draw_arm(model: RobotModel, payloads: Sequence[Payload], seed: int, mode: st
 def box_around(item: Dumbbell, position: FloatArray, rotation: FloatArray) -> SceneBox:
     """Smallest box along its own axes around a dumbbell at a pose.
 
-    Args:
-        position: (3,) of its middle, m.
-        rotation: (3, 3) its axes.
+    ``position``: (3,) of its middle, m; ``rotation``: (3, 3) its axes.
     """
     bounds = [shape.bounding_box() for shape in item.payload.shapes]
     size = np.max([high for _, high in bounds], axis=0) - np.min([low for low, _ in bounds], axis=0)
@@ -88,9 +86,7 @@ def angle_between(one: FloatArray, two: FloatArray) -> float:
 def solids_of(item: Dumbbell, position: FloatArray, rotation: FloatArray) -> list[Obstacle]:
     """A dumbbell's solids, named "<dumbbell>/<number>": heads as they are, its handle as a capsule inside of them.
 
-    Args:
-        position: (3,) of its middle, m.
-        rotation: (3, 3) its axes.
+    ``position``: (3,) of its middle, m; ``rotation``: (3, 3) its axes.
     """
     out: list[Obstacle] = []
     for i, shape in enumerate(item.payload.shapes):

@@ -142,10 +142,7 @@ class CellSimulation:
         return self._plant.measurement
 
     def step(self, torque: ArrayLike | None) -> Sample:
-        """Advance by one period.
-
-        Args:
-            torque: (n,) N m; None: no command came, the drives hold or brake by themselves.
+        """Advance by one period. ``torque``: (n,) N m; None: no command came, the drives hold or brake by themselves.
 
         Raises:
             ModelError: the simulation has diverged.

@@ -162,9 +162,7 @@ def _pair(values: Sequence[float]) -> str:
 def draw(figure: str, results: Sequence[Result], out: Path) -> list[Path]:
     """Figure 3 (torque residuals), 4 (simulated segments) or 5 (tracking errors) of the first seed's limbs.
 
-    Args:
-        figure: "3", "4" or "5".
-        results: with ``series``.
+    ``figure``: "3", "4" or "5"; ``results``: with ``series``.
     """
     paths = []
     for result in results:

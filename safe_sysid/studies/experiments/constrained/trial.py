@@ -91,9 +91,7 @@ class Study:
     def record(self, waves: Waves, seconds: float, theta: FloatArray, purpose: int) -> Measurements:
         """A log of a motion that is tracked with feed-forward of a model and a PD law [eq. 34].
 
-        Args:
-            seconds: how long.
-            theta: (14 n,) of the model.
+        ``seconds``: how long; ``theta``: (14 n,) of the model.
         """
         m = self.mechanism
         t = 1e-3 * np.arange(round(seconds / 1e-3), dtype=np.float64)
@@ -156,8 +154,7 @@ def sines(mechanism: Mechanism, velocity: float, limit: FloatArray, rng: np.rand
 def torque_rms(study: Study, theta: FloatArray) -> FloatArray:
     """Table I: (n_a,) root mean square of measured less modelled torque on the validation motion, N m.
 
-    Args:
-        theta: (14 n,) of the model.
+    ``theta``: (14 n,) of the model.
     """
     m, data = study.mechanism, study.validation
     residual = data.torque - m.regressor(data.motion(m)) @ theta
@@ -169,8 +166,7 @@ def simulated(study: Study, theta: FloatArray) -> tuple[FloatArray, FloatArray, 
 
     A segment whose simulation runs into a singular position is not a number from its begin on.
 
-    Args:
-        theta: (14 n,) of the model.
+    ``theta``: (14 n,) of the model.
     """
     m, data = study.mechanism, study.validation
     period = float(np.median(np.diff(data.stamps)))
@@ -205,9 +201,7 @@ def simulation_error(measured: FloatArray, ours: FloatArray) -> FloatArray:
 def tracking(study: Study, theta: FloatArray, speed: float) -> tuple[FloatArray, FloatArray]:
     """Tables III and IV: stamps (N,) and errors (N, n_a), degrees, of sines tracked with a model.
 
-    Args:
-        theta: (14 n,) of the model.
-        speed: largest velocity, rad/s.
+    ``theta``: (14 n,) of the model; ``speed``: largest velocity, rad/s.
     """
     number = SPEEDS.index(speed)
     waves = sines(study.mechanism, speed, study.arm.torque_limit, study.rng(30 + number))
@@ -222,8 +216,7 @@ def _worth(value: float) -> float | None:
 def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
     """One limb of one seed.
 
-    Args:
-        options: ``table`` ("1" to "4"), ``limbs``, and ``series``, whether curves for the figures are kept.
+    ``options``: ``table`` ("1" to "4"), ``limbs``, and ``series``, whether curves for the figures are kept.
     """
     limbs, table = options["limbs"], options["table"]
     number, which = divmod(index, len(limbs))

@@ -38,9 +38,7 @@ def perturbed(theta: FloatArray, layout: ParameterLayout, links: bool, rng: np.r
     Links stay physically consistent: the mass takes one factor, each axis of its distribution is stretched by the
     root of one.
 
-    Args:
-        theta: (14 n,) of the manufacturer.
-        links: whether links are off, too.
+    ``theta``: (14 n,) of the manufacturer; ``links``: whether links are off, too.
     """
     out = np.array(theta)
     out[layout.joint_terms] *= _away(rng, out[layout.joint_terms].size)
@@ -122,15 +120,14 @@ class TrueLimb:
     ) -> Measurements:
         """Move the arm for some time, 1 kHz.
 
+        Returns positions, velocities and torques of the joints with motors; torque k holds from stamp k on.
+
         Args:
             q: (n,) to begin with, loops closed.
             qd: (n,) likewise.
             seconds: how long.
             law: number of the sample, measured positions and velocities (n_a,) of the motors to their torques (n_a,).
             sensors: errors of what is recorded, and of what the law sees.
-
-        Returns:
-            Positions, velocities and torques of the joints with motors; torque k holds from stamp k on.
         """
         steps, motors = round(seconds / _STEP), len(self._actuated)
         q, qd = np.array(q), np.array(qd)

@@ -293,8 +293,7 @@ _FIGURES: dict[str, Callable[[Any], dict[str, Any]]] = {
 def casadi_code(chain: Chain, links: FloatArray) -> str | None:
     """Inverse and forward dynamics of an arm as CasADi generates them, with entry points like ours; None without it.
 
-    Args:
-        links: (10 n,) parameters about its frames.
+    ``links``: (10 n,) parameters about its frames.
     """
     try:
         ca = importlib.import_module("casadi")  # a baseline where it is there, no dependency

@@ -19,11 +19,7 @@ Result = dict[str, Any]
 def draw(table: str, options: dict[str, Any], results: Sequence[Result], store: SeriesStore, out: Path) -> list[Path]:
     """Draw the first repeat of what a table or figure shows; for table 3 all figures.
 
-    Args:
-        table: "3" or a figure.
-
-    Returns:
-        The files written.
+    ``table``: "3" or a figure. Returns the files written.
     """
     first = [r for r in results if "placements" in r and r["trial"] == 0]
     written = []

@@ -120,8 +120,7 @@ def agreement(results: Sequence[Result]) -> dict[str, int]:
 def correlations_of(results: Sequence[Result], draw: str) -> Correlations:
     """Condition numbers of all motions of one draw.
 
-    Args:
-        draw: key of :data:`~safe_sysid.studies.campaign.excitation.correlation.DRAWS`.
+    ``draw``: key of :data:`~safe_sysid.studies.campaign.excitation.correlation.DRAWS`.
     """
     parts = [result[draw] for result in results if draw in result]
     return Correlations(
@@ -173,8 +172,7 @@ def condition_table(results: Sequence[Result]) -> Table:
 def width_table(results: Sequence[Result]) -> Table:
     """What figure 6 shows, in numbers: widths of the bounds and errors of the estimate after the identification.
 
-    Args:
-        results: of trials of tasks; medians over repeats.
+    ``results``: of trials of tasks; medians over repeats.
     """
     table = Table(title="bounds after the identification: width, and error of the nominal", title_justify="left")
     groups: dict[tuple[str, str, str], list[Result]] = {}
