@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safe_sysid.control.checks.activation import ActivationChecks
-from safe_sysid.control.checks.static_gravity import check_static_gravity, signs_confirmed
+from safe_sysid.control.checks.start import check_static_gravity, signs_confirmed
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.gains.design import design_gains
 from safe_sysid.demo.options import DemoOptions

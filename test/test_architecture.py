@@ -22,7 +22,6 @@ ROOMS = (
     "errors",
     "core",  # what every room is built on, without robots: the order of parameters
     "input_limits",
-    "token_bucket",
     "resources",
     "whole_files",
     "parent",
@@ -60,7 +59,7 @@ ROOMS = (
 ROS_ROOMS = ("nodes", "bring_up", "demo")
 # State machines of nodes: used and tested where rclpy is not installed; time comes from outside.
 STATE_MACHINES = {
-    "controller": ("session", "timing", "pending_answers"),
+    "controller": ("session", "timing"),
     "planner": ("scheduler", "scheduler_parts", "plan_requests", "timing", "objectives"),
 }
 # Where a room declares the settings that it reads: leaves that import `schema` and one another alone, so that the

@@ -10,9 +10,8 @@ from safe_sysid.errors import ParameterError
 from safe_sysid.identification.equations import momentum
 from safe_sysid.identification.equations.row_errors import ERROR_CAUSES
 from safe_sysid.studies.campaign.breaks import BREAKS, Break
-from safe_sysid.studies.campaign.certified import CertificateTrail
 from safe_sysid.studies.campaign.summary import is_sound, summarise
-from safe_sysid.studies.campaign.trial import attack, build_case, run_trial
+from safe_sysid.studies.campaign.trial import CertificateTrail, attack, build_case, run_trial
 
 #: Torque errors that dominate all others, in the worst direction.
 WORST = {"noise": "aimed", "level": "coarse", "rate": 1000.0, "source": "motor", "simulated": False, "lost": False}

@@ -22,9 +22,8 @@ from safe_sysid.studies.campaign.reachability import breaks, places, trial
 from safe_sysid.studies.campaign.reachability.case import build_case
 from safe_sysid.studies.campaign.reachability.distance import nearest_points
 from safe_sysid.studies.campaign.reachability.exact import exact_poses, exact_regressor, exact_states, floats
-from safe_sysid.studies.campaign.reachability.record import AttackRecord
+from safe_sysid.studies.campaign.reachability.record import AttackRecord, as_json, complaint, is_sound, summarise, table
 from safe_sysid.studies.campaign.reachability.settings import MOTIONS
-from safe_sysid.studies.campaign.reachability.summary import as_json, complaint, is_sound, summarise, table
 from safe_sysid.studies.campaign.reachability.trial import run_trial
 from safe_sysid.studies.campaign.reachability.tube import desired
 from safe_sysid.studies.campaign.runner import Campaign, in_this_process

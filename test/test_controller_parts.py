@@ -15,7 +15,7 @@ from test_controller import PERIOD, plan_from, rest
 from safe_sysid.control.blending import BoxBlend
 from safe_sysid.control.checks.command_watch import CommandWatch
 from safe_sysid.control.checks.measurement_watch import MeasurementStatus, MeasurementWatch
-from safe_sysid.control.checks.static_gravity import check_static_gravity, static_effort_range, why_not_rate
+from safe_sysid.control.checks.start import check_static_gravity, static_effort_range, why_not_rate
 from safe_sysid.control.controller import Controller, ControllerState
 from safe_sysid.control.coverage import Coverage
 from safe_sysid.control.gains import ControllerGains

@@ -18,7 +18,7 @@ from safe_sysid.studies.experiments.conditions import run_motion
 from safe_sysid.studies.experiments.interfaces import Contact, Phase, Placement
 from safe_sysid.studies.experiments.methods import ExperimentError
 from safe_sysid.studies.experiments.results import tables
-from safe_sysid.studies.experiments.results.gallery import draw
+from safe_sysid.studies.experiments.results.figures import draw
 from safe_sysid.studies.experiments.results.paper import EXPERIMENTS, METHOD_NAMES, PAYLOADS, TABLE_THREE
 from safe_sysid.studies.experiments.results.series import SeriesStore
 from safe_sysid.studies.experiments.runner import Experiment, case, cases, experiment

@@ -15,11 +15,11 @@ from safe_sysid.cli import main
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.generated import files, making
 from safe_sysid.dynamics.generated.backend import drawn_parameters
+from safe_sysid.dynamics.generated.c_code import Value
 from safe_sysid.dynamics.generated.chain import dh_kinematics
 from safe_sysid.dynamics.generated.choice import candidates
 from safe_sysid.dynamics.generated.derive import derive
 from safe_sysid.dynamics.generated.factored import FactoredArm
-from safe_sysid.dynamics.generated.graph import Value
 from safe_sysid.dynamics.generated.making import Arm, derived, generate
 from safe_sysid.errors import ModelError
 from safe_sysid.studies.experiments.psdm.arms import PSDM_ARMS

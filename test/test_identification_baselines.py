@@ -12,8 +12,7 @@ from identification_plant import exciting_plans, simulate
 
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.baselines.least_squares import fit_irls, fit_ols
-from safe_sysid.identification.baselines.methods import METHODS, estimate_with
-from safe_sysid.identification.baselines.recursive import RecursiveLeastSquares
+from safe_sysid.identification.baselines.methods import METHODS, RecursiveLeastSquares, estimate_with
 from safe_sysid.identification.baselines.result import BaselineResult
 from safe_sysid.identification.baselines.sensitivity import VARIANTS
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors

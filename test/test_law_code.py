@@ -21,8 +21,8 @@ from safe_sysid.control.gains.design import design_gains
 from safe_sysid.control.laws import c_code
 from safe_sysid.control.laws.c_code import FLAGS, drawn, examples, write_law
 from safe_sysid.dynamics import dynamics_of
+from safe_sysid.dynamics.generated.c_code import Graph
 from safe_sysid.dynamics.generated.compiled import compiler_here
-from safe_sysid.dynamics.generated.graph import Graph
 from safe_sysid.dynamics.generated.recursion import two_velocity_regressor
 from safe_sysid.errors import ModelError
 from safe_sysid.robot.loading import load_robot

@@ -20,7 +20,7 @@ from visualization_msgs.msg import Marker, MarkerArray
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.nodes.common.messages.contents import MessageRefusedError
 from safe_sysid.nodes.common.messages.conversions import empty_plan_message, read_plan
-from safe_sysid.nodes.controller.pending_answers import PendingAnswers
+from safe_sysid.nodes.controller.timing import PendingAnswers
 from safe_sysid.nodes.planner.goals import read_goal_joints, read_goal_pose
 from safe_sysid.nodes.planner.scene_server import read_markers
 from safe_sysid.robot import load_robot

@@ -21,6 +21,7 @@ from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
+from safe_sysid.input_limits import TokenBucket
 from safe_sysid.nodes.common.base import LATCHED, LATCHED_INPUT, BaseNode
 from safe_sysid.nodes.common.exclusive_publishers import FORGOTTEN_S, ExclusivePublishers
 from safe_sysid.nodes.common.messages import conversions
@@ -32,7 +33,6 @@ from safe_sysid.nodes.controller.node import ControllerNode
 from safe_sysid.nodes.identifier.node import IdentifierNode
 from safe_sysid.nodes.planner.planner_node import PlannerNode
 from safe_sysid.nodes.plant.node import PlantNode
-from safe_sysid.token_bucket import TokenBucket
 
 pytestmark = pytest.mark.ros
 

@@ -16,7 +16,7 @@ from safe_sysid.nodes.common.messages.contents import BoundsAnswer, PlanAnswer
 from safe_sysid.nodes.common.messages.time_base import TimeBase, to_ns
 from safe_sysid.nodes.common.realtime.histograms import Histogram
 from safe_sysid.nodes.common.realtime.row_recorder import Recorder
-from safe_sysid.nodes.controller.pending_answers import PendingAnswers
+from safe_sysid.nodes.controller.timing import PendingAnswers
 from safe_sysid.nodes.planner.markers import path_markers, scene_markers
 from safe_sysid.robot import load_robot, load_scene
 from safe_sysid.robot.parameters import ParameterBox

@@ -514,8 +514,7 @@ def test_an_inactive_planner_moves_nothing_whoever_asks(clock: Any) -> None:
     assert [success for success, _ in told] == [False]
     assert (world.jobs, world.published, world.scheduler.phase) == ([], [], "over")
     pytest.importorskip("rclpy")
-    from safe_sysid.nodes.planner.goal_server import GoalServer
-    from safe_sysid.nodes.planner.goals import Goal
+    from safe_sysid.nodes.planner.goals import Goal, GoalServer
 
     # Of two goals that are asked for one after the other, both wait for their angles when it is deactivated.
     world.scheduler.activate()

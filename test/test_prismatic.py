@@ -18,7 +18,7 @@ from sliding_support import SLIDE, write_sliding_arm
 
 from safe_sysid.cli import main
 from safe_sysid.control.checks.measurement_watch import MeasurementStatus, MeasurementWatch
-from safe_sysid.control.checks.static_gravity import check_static_gravity
+from safe_sysid.control.checks.start import check_static_gravity
 from safe_sysid.control.gains import design
 from safe_sysid.control.laws.interval_newton_euler import interval_newton_euler
 from safe_sysid.control.torque_rate import clip_torque
@@ -28,9 +28,9 @@ from safe_sysid.dynamics.newton_euler import newton_euler
 from safe_sysid.errors import ConfigError, ModelError, ParameterError
 from safe_sysid.identification.certificates.log_view import LogView
 from safe_sysid.identification.certificates.rebuild import RowRebuilder, Window
+from safe_sysid.identification.diagnosis.elastic import scaled_problem
 from safe_sysid.identification.diagnosis.explanations import candidates
 from safe_sysid.identification.diagnosis.log import rows_of_log
-from safe_sysid.identification.diagnosis.problem import scaled_problem
 from safe_sysid.identification.equations.linearisation import DERIVATIVES, derivative_bounds
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
 from safe_sysid.identification.equations.measurements import Measurements

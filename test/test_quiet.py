@@ -20,7 +20,7 @@ from safe_sysid.logs.formats.npz import read_log
 from safe_sysid.logs.online.rest_gate import RestGate
 from safe_sysid.logs.online.rows import GrowingRows
 from safe_sysid.logs.online.session import IdentifierSession
-from safe_sysid.nodes.common.log_throttle import LogPauses
+from safe_sysid.nodes.common.output import LogPauses
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.simulation.arms import draw_truth

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from safe_sysid.apps.judge.episode_logs import logs_of_episode
 from safe_sysid.apps.judge.evaluation import evaluate
 from safe_sysid.apps.plan import PlannedMotion
 from safe_sysid.core.layout import PAYLOAD_NAMES
@@ -16,16 +15,55 @@ from safe_sysid.decimals import at_least
 from safe_sysid.episode import Episode, EpisodeResult
 from safe_sysid.errors import ConfigError
 from safe_sysid.planning.excitation.fourier_excitation import FourierPlanner
-from safe_sysid.planning.planner import PlannerOptions
+from safe_sysid.planning.planner import PlannerOptions, PlannerResult
 from safe_sysid.planning.task.series_task import SeriesTask
 from safe_sysid.planning.task.task import TaskStatus
+from safe_sysid.report.run.logs import GUARANTEED, ControllerLog, PlanEntry, PlantLog, RunLogs, UpdateEntry
 from safe_sysid.report.run.summary import VIOLATION_KINDS
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.simulation.assembly import build_plant
 from safe_sysid.simulation.hand import payload_in_hand
 from safe_sysid.simulation.plant import Plant
 
-__all__ = ["drive"]
+__all__ = ["drive", "logs_of_episode"]
+
+
+def logs_of_episode(result: EpisodeResult, plant: Plant) -> RunLogs:
+    """Logs for :func:`safe_sysid.apps.judge.evaluation.evaluate`."""
+    truth, none = plant.truth(), np.zeros(0)
+    answers = [*result.plans, *(answer for _, answer in result.task_plans)]
+    return RunLogs(
+        PlantLog(
+            truth["t"], truth["q"], truth["qd"], truth["tau_commanded"], truth["tau_applied"], truth["contacts"],
+            truth["mode"], plant.theta_true, tuple(" / ".join(pair) for pair in sorted(plant.contact_names)),
+        ),
+        ControllerLog(
+            result.stamps, result.reference[:, 0], result.reference[:, 1], np.isin(result.states, GUARANTEED),
+            np.array(result.states), none, none, none, qdd_d=result.reference[:, 2],
+        ),
+        tuple(
+            UpdateEntry(
+                time, update.box.payload_lower, update.nominal, update.box.payload_upper, update.box.identity,
+                update.status.name, sum(update.timings.values()),
+            )
+            for time, update in result.updates
+        ),
+        tuple(_entry(i, answer) for i, answer in enumerate(answers)),
+    )  # fmt: skip
+
+
+def _entry(sequence: int, answer: PlannerResult) -> PlanEntry:
+    plan, certificate = answer.plan, answer.certificate
+    if plan is None or certificate is None:
+        return PlanEntry(sequence, answer.status.value, 0.0, None, None)
+    return PlanEntry(
+        plan.sequence,
+        answer.status.value,
+        plan.start_time,
+        plan.hand_over_time,
+        plan.end_time,
+        margins=certificate.families,
+    )
 
 
 def drive(

@@ -7,22 +7,45 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
+import numpy as np
+
+from safe_sysid.identification.baselines.methods import estimate_with
 from safe_sysid.identification.diagnosis.excitation_words import describe_excitation, weak_combinations
 from safe_sysid.identification.diagnosis.log import diagnose_log
 from safe_sysid.identification.diagnosis.rows import format_diagnosis
 from safe_sysid.identification.diagnosis.slack_watch import SlackWatch
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.tare.tare import Tare
-from safe_sysid.logs.baselines import run_baseline
 from safe_sysid.logs.checks.findings import Finding
 from safe_sysid.logs.log import Log
 from safe_sysid.logs.online.certify import CertificateWriter
-from safe_sysid.logs.run import LogRun, run_log, with_best_fit
+from safe_sysid.logs.run import LogRun, UpdateRecord, run_log, with_best_fit
 from safe_sysid.report.identification.output import assemble_result
 from safe_sysid.report.identification.result import IdentificationResult
 from safe_sysid.robot.model import RobotModel
 
-__all__ = ["PROVED", "Bars", "identify_log"]
+__all__ = ["PROVED", "Bars", "identify_log", "run_baseline"]
+
+
+def run_baseline(log: Log, model: RobotModel, errors: MeasurementErrors, method: str) -> LogRun:
+    """Estimate by another method. ``log``: of the robot's joints; ``method``: one of those of :func:`estimate_with`.
+
+    Raises:
+        ParameterError: an unknown method, or the log does not excite all parameters, or has no window.
+    """
+    begin = time.perf_counter()
+    m = log.measurements
+    answer = estimate_with(method, model, errors, m)
+    seconds = time.perf_counter() - begin
+    prior = model.arm_prior
+    lower = np.where(np.isfinite(answer.lower), answer.lower, prior.payload_lower)
+    upper = np.where(np.isfinite(answer.upper), answer.upper, prior.payload_upper)
+    finite = m.stamps[np.isfinite(m.stamps)]
+    end = float(np.max(finite)) if finite.size else 0.0
+    nominal = np.clip(answer.estimate, lower, upper)
+    record = UpdateRecord(end, lower, nominal, upper, "ESTIMATE", seconds, 0)
+    return LogRun((record,), None, prior, len(m), seconds, False, answer.message)
+
 
 #: Methods whose intervals are proved; the others are there to compare with.
 PROVED = ("lp", "sdp")

@@ -12,8 +12,7 @@ from safe_sysid.control.blending import BoxBlend
 from safe_sysid.control.bound_status import BoundStatus
 from safe_sysid.control.checks.acceptance import why_not_box
 from safe_sysid.control.checks.command_watch import CommandWatch
-from safe_sysid.control.checks.start import judge_rest, tracking_energy
-from safe_sysid.control.checks.static_gravity import check_static_gravity
+from safe_sysid.control.checks.start import check_static_gravity, judge_rest, tracking_energy
 from safe_sysid.control.coverage import Coverage
 from safe_sysid.control.feed_forward import AddedTorque
 from safe_sysid.control.following import PlanFollower

@@ -17,7 +17,7 @@ from itertools import pairwise
 import numpy as np
 
 from safe_sysid.control.checks.acceptance import why_not_box
-from safe_sysid.control.checks.static_gravity import check_static_gravity
+from safe_sysid.control.checks.start import check_static_gravity
 from safe_sysid.control.following import PlanFollower
 from safe_sysid.control.states import ControllerState
 from safe_sysid.control.tube import MeasuredTube

@@ -255,7 +255,7 @@ def _durations(values: list[float | None]) -> Durations:
 
 def draw_pictures(setup: Setup, logs: RunLogs) -> list[str]:
     """Write the picture of the bounds into the run directory; returns its name, nothing if the plant left no record."""
-    from safe_sysid.report.run.pictures import plot_bounds
+    from safe_sysid.report.run.charts import plot_bounds
 
     if logs.plant is None or not logs.plant.time.size:
         return []

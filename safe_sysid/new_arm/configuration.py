@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from safe_sysid.control.checks.static_gravity import why_not_rate
+from safe_sysid.control.checks.start import why_not_rate
 from safe_sysid.control.gains.design import design_gains
 from safe_sysid.decimals import at_least, at_most
 from safe_sysid.errors import ConfigError, ParameterError, SafeSysIdError

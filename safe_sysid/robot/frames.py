@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
+from numpy.typing import ArrayLike
+from scipy.spatial.transform import Rotation
 
 from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.model import Kinematics, Motors, PackedKinematics
 
-__all__ = ["as_batch", "forward_kinematics", "joint_placement", "unpacked"]
+__all__ = ["as_batch", "forward_kinematics", "joint_placement", "quaternion_wxyz", "unpacked"]
+
+
+def quaternion_wxyz(rotation: ArrayLike) -> FloatArray:
+    """Unit quaternions (w, x, y, z) of rotation matrices.
+
+    ``rotation``: (..., 3, 3) with at most one leading dimension; read-only arrays, too, which scipy 1.13 refuses.
+    Returns (..., 4).
+    """
+    return np.roll(Rotation.from_matrix(np.array(rotation)).as_quat(), 1, axis=-1)
 
 
 @njit(cache=True, inline="always")

@@ -12,9 +12,9 @@ from scipy.spatial import ConvexHull, QhullError
 
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ModelError
+from safe_sysid.robot.frames import quaternion_wxyz
 from safe_sysid.robot.model import Body, RobotModel
 from safe_sysid.robot.parameters import com_and_inertia
-from safe_sysid.robot.quaternions import quaternion_wxyz
 from safe_sysid.robot.scenes.obstacles import SceneBox
 from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.simulation.arms import is_simulable

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.identification.inertia_shapes import PayloadShapes
+from safe_sysid.robot.frames import quaternion_wxyz
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.quaternions import quaternion_wxyz
 from safe_sysid.view.arm_shapes import LinkShape
 from safe_sysid.view.skin import skin_of_boxes
 from safe_sysid.view.snapshot import Solid

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import msgspec
 
-from safe_sysid.token_bucket import TokenBucket
+from safe_sysid.input_limits import TokenBucket
 
 __all__ = ["MOST_BYTES", "BrowserScreen"]
 

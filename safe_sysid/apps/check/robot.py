@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from safe_sysid.control.checks.static_gravity import why_not_rate
+from safe_sysid.control.checks.start import why_not_rate
 from safe_sysid.control.tube import MeasuredTube, TrackingTube, tracking_tube
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.decimals import at_most

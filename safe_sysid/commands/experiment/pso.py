@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     """Run, or go on with, what a table or figure shows; print and draw it."""
     console = begin(options, f"experiment_pso_{options.table}")
     from safe_sysid.studies.experiments.results import tables
-    from safe_sysid.studies.experiments.results.gallery import draw
+    from safe_sysid.studies.experiments.results.figures import draw
     from safe_sysid.studies.experiments.results.series import SeriesStore
     from safe_sysid.studies.experiments.runner import case, cases
 

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.control.checks.start import judge_rest
-from safe_sysid.control.checks.static_gravity import check_static_gravity, signs_confirmed, why_not_rate
+from safe_sysid.control.checks.start import check_static_gravity, judge_rest, signs_confirmed, why_not_rate
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.robot.config import per_joint

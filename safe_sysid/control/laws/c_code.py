@@ -21,11 +21,10 @@ from safe_sysid.control.laws.robust import make_robust_law
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import COULOMB, OFFSET, PER_LINK, ROTOR, VISCOUS
 from safe_sysid.decimals import at_least, at_most
-from safe_sysid.dynamics.generated.c_code import write_c
+from safe_sysid.dynamics.generated.c_code import Graph, write_c
 from safe_sysid.dynamics.generated.compiled import FLAGS as COMPILER_FLAGS
 from safe_sysid.dynamics.generated.compiled import compiler_here
 from safe_sysid.dynamics.generated.files import array, plain, put
-from safe_sysid.dynamics.generated.graph import Graph
 from safe_sysid.dynamics.generated.recursion import two_velocity_regressor
 from safe_sysid.intervals import mid_rad
 from safe_sysid.robot.model import RobotModel

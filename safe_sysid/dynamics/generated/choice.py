@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from safe_sysid.core.arrays import FloatArray
-from safe_sysid.dynamics.generated.c_code import Source, write_c
+from safe_sysid.dynamics.generated.c_code import Count, Graph, Source, Value, write_c
 from safe_sysid.dynamics.generated.compiled import load
 from safe_sysid.dynamics.generated.factored import FactoredArm
-from safe_sysid.dynamics.generated.graph import Count, Graph, Value
 from safe_sysid.dynamics.generated.model import PseudoSymbolicModel
 from safe_sysid.dynamics.generated.recursion import TracedArm, solve
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from safe_sysid.core.arrays import FloatArray, IntArray
-from safe_sysid.dynamics.generated.graph import Graph, Value
+from safe_sysid.dynamics.generated.c_code import Graph, Value
 from safe_sysid.dynamics.generated.model import GRAVITY, PseudoSymbolicModel, accelerations
 from safe_sysid.dynamics.generated.polynomials import DIGITS
 

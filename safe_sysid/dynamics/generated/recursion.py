@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from safe_sysid.core.layout import PER_LINK
+from safe_sysid.dynamics.generated.c_code import Graph, Value
 from safe_sysid.dynamics.generated.chain import Chain
-from safe_sysid.dynamics.generated.graph import Graph, Value
 from safe_sysid.errors import ModelError
 from safe_sysid.robot.model import Kinematics
 

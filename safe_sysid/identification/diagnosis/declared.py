@@ -16,8 +16,7 @@ from safe_sysid.decimals import at_least, at_most, interval_text
 from safe_sysid.identification.bounds.drift import drift_of
 from safe_sysid.identification.bounds.feasible_set import FeasibleSet
 from safe_sysid.identification.bounds.payload_constraints import PayloadBox, PayloadConstraints
-from safe_sysid.identification.diagnosis.elastic import ElasticProgram
-from safe_sysid.identification.diagnosis.problem import scaled_problem
+from safe_sysid.identification.diagnosis.elastic import ElasticProgram, scaled_problem
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.robot.model import RobotModel

@@ -10,8 +10,7 @@ from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import PAYLOAD_NAMES
 from safe_sysid.decimals import at_most, share_at_most
 from safe_sysid.dynamics import dynamics_of
-from safe_sysid.identification.diagnosis.elastic import ElasticProgram
-from safe_sysid.identification.diagnosis.problem import scaled_problem
+from safe_sysid.identification.diagnosis.elastic import ElasticProgram, scaled_problem
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
 from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.robot.config import per_joint

@@ -8,9 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from safe_sysid.core.units import unit_for
-from safe_sysid.identification.diagnosis.elastic import ElasticProgram
+from safe_sysid.identification.diagnosis.elastic import ElasticProgram, scaled_problem
 from safe_sysid.identification.diagnosis.explanations import Explanation
-from safe_sysid.identification.diagnosis.problem import scaled_problem
 from safe_sysid.identification.diagnosis.rows import Diagnosis, diagnose_rows, with_remarks
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
 from safe_sysid.identification.equations.measurements import Measurements

@@ -15,9 +15,8 @@ import numpy as np
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.identification.bounds.payload_constraints import PayloadConstraints
 from safe_sysid.identification.diagnosis.declared import Contradiction, contradicted_payload, payload_extent
-from safe_sysid.identification.diagnosis.elastic import ElasticProgram
+from safe_sysid.identification.diagnosis.elastic import ElasticProgram, scaled_problem
 from safe_sysid.identification.diagnosis.explanations import Candidate, Explanation, candidates
-from safe_sysid.identification.diagnosis.problem import scaled_problem
 from safe_sysid.identification.diagnosis.structural import (
     TOLERANCE,
     earlier,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from safe_sysid.identification.diagnosis.elastic import ElasticProgram
-from safe_sysid.identification.diagnosis.problem import scaled_problem
+from safe_sysid.identification.diagnosis.elastic import ElasticProgram, scaled_problem
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
 from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.robot.model import RobotModel

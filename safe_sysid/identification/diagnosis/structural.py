@@ -9,9 +9,8 @@ import numpy as np
 
 from safe_sysid.core.arrays import BoolArray, FloatArray
 from safe_sysid.identification.diagnosis.declared import payload_extent
-from safe_sysid.identification.diagnosis.elastic import ElasticProgram, ElasticSolution
+from safe_sysid.identification.diagnosis.elastic import ElasticProgram, ElasticSolution, scaled_problem
 from safe_sysid.identification.diagnosis.explanations import Explanation
-from safe_sysid.identification.diagnosis.problem import scaled_problem
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
 from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.robot.model import RobotModel

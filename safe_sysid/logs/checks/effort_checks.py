@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from safe_sysid.control.checks.static_gravity import other_source, wrong_units
+from safe_sysid.control.checks.start import other_source, wrong_units
 from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError

@@ -20,9 +20,9 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from std_srvs.srv import Trigger
 
 from safe_sysid.nodes.common.exclusive_publishers import ExclusivePublishers
-from safe_sysid.nodes.common.log_throttle import LogPauses
 from safe_sysid.nodes.common.messages.contents import MessageRefusedError, printable
 from safe_sysid.nodes.common.messages.rate_limiting import InputRateLimiter, decode
+from safe_sysid.nodes.common.output import LogPauses
 from safe_sysid.nodes.common.parameters import CommonOptions, NodeParameters, empty_lists_refused
 from safe_sysid.nodes.common.realtime.loop import MessageLoop
 from safe_sysid.nodes.common.realtime.scheduling import RealtimeOptions, Scheduling

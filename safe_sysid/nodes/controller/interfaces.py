@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import numpy as np
 from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
 
@@ -21,18 +23,34 @@ from safe_sysid.control.gains.design import check_acceleration, design_gains
 from safe_sysid.control.laws import make_law
 from safe_sysid.control.states import COMMAND_TOPICS
 from safe_sysid.control.trajectory import TrajectoryController
-from safe_sysid.control.tube import measured_tube
+from safe_sysid.control.tube import TrackingTube, measured_tube
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.nodes.common.messages import conversions
 from safe_sysid.nodes.common.messages.serialised import CommandBytesWriter
 from safe_sysid.nodes.common.messages.time_base import TimeBase, to_ns
 from safe_sysid.nodes.common.messages.trajectories import TrajectoryWriter
 from safe_sysid.nodes.common.parameters import CommonOptions
 from safe_sysid.nodes.controller.tick_log import TickLog, TorqueTickLog, TubeTickLog
-from safe_sysid.nodes.controller.warm_up import start_check_of
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scenes.scene import Scene
 
-__all__ = ["Interface", "command_topic", "make_interface"]
+__all__ = ["Interface", "command_topic", "make_interface", "start_check_of"]
+
+
+def start_check_of(
+    options: CommonOptions, model: RobotModel, gains: TrackingTube, scene: Scene
+) -> Callable[[FloatArray], list[str]] | None:
+    """Real time: judges whether a pose is clear, and can be held with every payload of the prior.
+
+    In simulation a pose is held that the planner then refuses to move from (docs/use/controller.md).
+    """
+    if options.lockstep:
+        return None
+    from safe_sysid.planning.certification.certificate import start_check  # seldom needed, and takes long to import
+
+    check = partial(start_check, model, model.arm_prior, scene, gains)
+    check(np.array(model.settings.home))  # compiled now, not when it is asked
+    return check
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from visualization_msgs.msg import Marker, MarkerArray
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.decimals import interval_text
 from safe_sysid.identification.inertia_shapes import PayloadShapes
-from safe_sysid.robot.quaternions import quaternion_wxyz
+from safe_sysid.robot.frames import quaternion_wxyz
 
 __all__ = ["NAMESPACE", "no_payload_markers", "payload_markers"]
 

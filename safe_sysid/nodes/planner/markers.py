@@ -7,9 +7,8 @@ from geometry_msgs.msg import Point
 from visualization_msgs.msg import Marker, MarkerArray
 
 from safe_sysid.reachability.swept import SweptVolume
-from safe_sysid.robot.frames import forward_kinematics
+from safe_sysid.robot.frames import forward_kinematics, quaternion_wxyz
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.quaternions import quaternion_wxyz
 from safe_sysid.robot.scenes.obstacles import Obstacle, SceneBox, SceneCapsule, SceneSphere
 from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.robot.shapes.hulls import hull_triangles

@@ -26,7 +26,7 @@ from safe_sysid.nodes.common.lifecycle import ManagedNode
 from safe_sysid.nodes.common.messages import conversions
 from safe_sysid.nodes.common.messages.contents import MessageRefusedError
 from safe_sysid.nodes.common.messages.time_base import TimeBase, to_ns
-from safe_sysid.nodes.planner.goal_server import GoalServer
+from safe_sysid.nodes.planner.goals import GoalServer
 from safe_sysid.nodes.planner.markers import path_markers, swept_markers
 from safe_sysid.nodes.planner.objectives import ExcitationObjective, TaskObjective
 from safe_sysid.nodes.planner.plan_record import certificate_message, plan_record

@@ -5,8 +5,7 @@ from safe_sysid.planning.costs.condition import ConditionCost
 from safe_sysid.planning.costs.context import CostContext, CostMemory
 from safe_sysid.planning.costs.goal import GoalCost
 from safe_sysid.planning.costs.joint_set import InformationCost
-from safe_sysid.planning.costs.mixture import MixedCost
-from safe_sysid.planning.costs.specification import COST_NAMES, CostSpec, build_cost
+from safe_sysid.planning.costs.specification import COST_NAMES, CostSpec, MixedCost, build_cost
 
 __all__ = [
     "COST_NAMES",

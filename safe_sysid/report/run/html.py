@@ -23,10 +23,9 @@ from safe_sysid.report.run.charts import (
     timeline_drawing,
     torque_drawing,
 )
-from safe_sysid.report.run.events import end_of, events_of, states_of
 from safe_sysid.report.run.facts import NAMELESS, RunFacts
 from safe_sysid.report.run.table import safety_rows, timing_rows
-from safe_sysid.report.run.tables import margin_table, setting_rows, tiles_of
+from safe_sysid.report.run.tables import end_of, events_of, margin_table, setting_rows, states_of, tiles_of
 from safe_sysid.report.run.template import TEMPLATE
 from safe_sysid.report.run.words import GUARANTEED, OPEN, RunVerdict, commands_of, verdict_of
 from safe_sysid.robot.model import RobotModel

@@ -45,10 +45,10 @@ KINDS = {
 SUMMARIES = {
     "identification": "safe_sysid.studies.campaign.summary",
     "arm": "safe_sysid.studies.campaign.summary",
-    "reachability": "safe_sysid.studies.campaign.reachability.summary",
+    "reachability": "safe_sysid.studies.campaign.reachability.record",
     "printed": "safe_sysid.studies.forgeries.printed_numbers",
-    "forgeries": "safe_sysid.studies.forgeries.summary",
-    "contradictions": "safe_sysid.studies.forgeries.summary",
+    "forgeries": "safe_sysid.studies.forgeries.trial",
+    "contradictions": "safe_sysid.studies.forgeries.trial",
 }
 #: Linear algebra on one thread: sums of several threads end on other last digits, and cores are used by trials.
 THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")

@@ -31,7 +31,7 @@ from safe_sysid.report.run.summary import ParameterRow
 from safe_sysid.report.run.table import parameter_table
 from safe_sysid.report.run.tables import margin_table
 from safe_sysid.robot.margin import Margin
-from safe_sysid.studies.campaign.counts import ascending, count_table, finished, shown, totals
+from safe_sysid.studies.campaign.summary import ascending, count_table, finished, shown, totals
 from safe_sysid.view.pieces import intervals, margins
 from safe_sysid.view.snapshot import BoundsView, Snapshot
 

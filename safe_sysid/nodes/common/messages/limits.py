@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from safe_sysid.input_limits import TokenBucket
 from safe_sysid.nodes.common.messages.contents import MessageRefusedError
-from safe_sysid.token_bucket import TokenBucket
 
 __all__ = [
     "FREE_SERVICES",

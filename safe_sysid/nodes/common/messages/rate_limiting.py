@@ -13,6 +13,7 @@ from rclpy.serialization import deserialize_message
 from rclpy.service import Service
 from rclpy.subscription import Subscription
 
+from safe_sysid.input_limits import TokenBucket
 from safe_sysid.nodes.common.messages.contents import MessageRefusedError, printable
 from safe_sysid.nodes.common.messages.limits import (
     OTHER_SERVICES,
@@ -22,7 +23,6 @@ from safe_sysid.nodes.common.messages.limits import (
     MessageFilter,
     limit_of_service,
 )
-from safe_sysid.token_bucket import TokenBucket
 
 __all__ = ["InputRateLimiter", "decode"]
 

@@ -14,11 +14,10 @@ from safe_sysid.robot.model import Body
 from safe_sysid.robot.scenes.obstacles import PLACEMENT
 from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.studies.campaign.reachability.case import ReachabilityCase
-from safe_sysid.studies.campaign.reachability.climb import climb
 from safe_sysid.studies.campaign.reachability.distance import nearest_points
 from safe_sysid.studies.campaign.reachability.exact import digits, exact, exact_poses, exact_states, number, root
 from safe_sysid.studies.campaign.reachability.places import position_only
-from safe_sysid.studies.campaign.reachability.record import AttackRecord
+from safe_sysid.studies.campaign.reachability.record import AttackRecord, climb
 from safe_sysid.studies.campaign.reachability.scenery import body_corners
 
 __all__ = ["PairTruth", "attack_clearances", "attack_obstacles"]

@@ -14,9 +14,8 @@ from safe_sysid.reachability.cells import TimeCells
 from safe_sysid.reachability.swept import SweptVolume
 from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.studies.campaign.reachability.case import ReachabilityCase
-from safe_sysid.studies.campaign.reachability.climb import climb
 from safe_sysid.studies.campaign.reachability.exact import digits, exact, exact_poses, exact_states
-from safe_sysid.studies.campaign.reachability.record import AttackRecord
+from safe_sysid.studies.campaign.reachability.record import AttackRecord, climb
 from safe_sysid.studies.campaign.reachability.scenery import body_corners
 
 __all__ = ["attack_pose_forms", "attack_poses", "attack_swept", "position_only"]

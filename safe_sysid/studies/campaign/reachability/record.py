@@ -1,4 +1,4 @@
-"""What an attack found: counts, how near it came, and every violation with what repeats it.
+"""What an attack found: counts, how near it came, every violation with what repeats it; and a campaign's summary.
 
 A claim is an upper bound (lower bounds are negated). Floats only propose: where what was found comes within rounding of
 what is claimed, the value is computed again in 40 digits, and *any* excess over the claim is a violation. Claims for
@@ -7,16 +7,143 @@ which there is no such computation (hypotheses, commands, forms at given symbols
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from rich.table import Table
 
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.studies.campaign.reachability.exact import digits, number
+from safe_sysid.studies.campaign.reachability.tube import Tube
+from safe_sysid.studies.campaign.summary import ascending, count_table, finished, groups_of, red, shown, totals
 
-__all__ = ["AttackRecord"]
+__all__ = ["CATEGORIES", "AttackRecord", "as_json", "climb", "complaint", "is_sound", "summarise", "table"]
+
+
+#: Settings by which the table is broken down.
+CATEGORIES = ("robot", "joints", "motion", "tracking", "box", "obstacles", "intervals", "errors", "far")
+
+
+def is_sound(trial: dict[str, Any]) -> bool:
+    """Whether nothing is wrong with a trial."""
+    return not (trial.get("error") or trial.get("broken"))
+
+
+def complaint(trial: dict[str, Any]) -> dict[str, Any]:
+    """What is wrong with a trial, in short."""
+    if "error" in trial:
+        return {"error": trial["error"]}
+    short = [{k: v for k, v in found.items() if k != "symbols"} for found in trial["violations"][:2]]
+    return {"violations": trial["broken"], "such as": short}
+
+
+def summarise(trials: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Counts over trials. ``trials``: results.
+
+    Returns:
+        ``trials``; ``enclosures``: attacked by ascent, and by family (``families``); ``extrema``: ends of ranges of the
+        desired motion compared with exact extrema; ``samples``: states looked at besides; ``exact``: values
+        computed in 40 digits; ``violations``: claims that were exceeded; ``noticed``: trials with any; ``errors``:
+        trials that raised; ``certified``: plans that were; ``nearest``: by family, how near attacks came, that is width
+        of what was found over the enclosure's (or value over its bound), median over trials of the medians, and
+        largest; ``seconds``: of one core.
+    """
+    trials = list(trials)
+    ran = finished(trials)
+    families: dict[str, int] = {}
+    shares: dict[str, list[list[float]]] = {}
+    for trial in ran:
+        for name, count in trial["families"].items():
+            families[name] = families.get(name, 0) + count
+        for name, pair in trial["nearest"].items():
+            shares.setdefault(name, []).append(pair)
+    return {
+        **totals(trials),
+        "enclosures": sum(trial["enclosures"] for trial in ran),
+        "families": dict(sorted(families.items())),
+        "extrema": sum(trial["extrema"] for trial in ran),
+        "samples": sum(trial["samples"] for trial in ran),
+        "exact": sum(trial["exact"] for trial in ran),
+        "violations": sum(trial["broken"] for trial in ran),
+        "noticed": sum(bool(trial["broken"]) for trial in ran),
+        "certified": sum(trial["certified"] for trial in ran),
+        "nearest": {
+            name: [float(np.median([pair[0] for pair in pairs])), max(pair[1] for pair in pairs)]
+            for name, pairs in sorted(shares.items())
+        },
+    }
+
+
+def as_json(header: dict[str, Any], trials: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Everything of a campaign: what it was, the counts, also by category, and all trials, with what repeats them."""
+    trials = ascending(trials)
+    by_category = {
+        category: {str(value): _short(summarise(part)) for value, part in groups_of(trials, category)}
+        for category in CATEGORIES
+    }
+    broken = header["options"].get("break")
+    told = f" --break {broken}" if broken else ""
+    start = f"safe-sysid campaign reachability --seed {header['seed']}{told} --trial "
+    results = [trial | {"repeat": f"{start}{trial['index']}"} for trial in trials]
+    return {**header, **summarise(trials), "by": by_category, "results": results}
+
+
+def _short(counts: dict[str, Any]) -> dict[str, Any]:
+    return {key: counts[key] for key in ("trials", "enclosures", "violations", "errors", "seconds")}
+
+
+def table(trials: Iterable[dict[str, Any]], title: str) -> Table:
+    """Counts by category, and how near the attack came by family."""
+    trials = list(trials)
+    plain = ("trials", "enclosures", "extrema", "samples", "violations", "errors", "certified")
+    columns = {name: (red if name in ("violations", "errors") else shown)(name) for name in plain}
+    out = count_table(title, trials, summarise, columns, {name: groups_of(trials, name) for name in CATEGORIES})
+    out.add_section()
+    for name, (middle, most) in summarise(trials)["nearest"].items():
+        out.add_row(f"nearest: {name}", *[""] * 3, f"{middle:.3f}", f"{most:.6f}", "", "", "")
+    return out
+
+
+_STEPS = (1.0, 0.4, 0.1, 0.02)
+_DIFFERENCE = 1e-4
+
+
+def climb(tube: Tube, x: FloatArray, value: Callable[..., FloatArray], turns: int = 5) -> tuple[FloatArray, FloatArray]:
+    """Largest values found from some starts. Returns symbols (N, size) and values (N,).
+
+    Args:
+        x: (N, size) starts, in the set.
+        value: ``(rows, x) -> (len(rows),)``, what to make large, of the goals ``rows`` at symbols x.
+    """
+    n, live = tube.n, np.flatnonzero(tube.live)
+    rows = np.arange(len(x))
+    best = value(rows, x)
+    for _ in range(turns):
+        inner = tube.project(x * (1.0 - 2.0 * _DIFFERENCE))
+        moved = np.repeat(inner[:, None], len(live) + 1, axis=1)
+        moved[:, np.arange(len(live)), live] += _DIFFERENCE
+        near = value(np.repeat(rows, len(live) + 1), moved.reshape(-1, x.shape[1]))
+        near = near.reshape(len(x), len(live) + 1)
+        slope = np.zeros_like(x)
+        slope[:, live] = near[:, :-1] - near[:, -1:]
+        worst = np.sign(slope)
+        for part in (slice(1, n + 1), slice(n + 1, 2 * n + 1)):
+            length = np.linalg.norm(slope[:, part], axis=1, keepdims=True)
+            worst[:, part] = slope[:, part] / np.where(length > 0.0, length, 1.0)
+        worst = np.where(slope != 0.0, worst, x)
+        before = best.copy()
+        start = x.copy()
+        for step in _STEPS:
+            trial = tube.project(start + step * (worst - start))
+            found = value(rows, trial)
+            better = found > best
+            x[better], best[better] = trial[better], found[better]
+        if not np.any(best > before + 1e-12 * np.abs(before)):
+            break
+    return x, best
+
 
 #: Relative distance from a claim below which floats do not decide; evaluations in the attack err by less.
 _DOUBT = 1e-11

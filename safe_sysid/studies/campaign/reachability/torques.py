@@ -12,7 +12,6 @@ from safe_sysid.dynamics import dynamics_of
 from safe_sysid.reachability.cells import TimeCells
 from safe_sysid.reachability.torque import TorqueEnclosure
 from safe_sysid.studies.campaign.reachability.case import ReachabilityCase
-from safe_sysid.studies.campaign.reachability.climb import climb
 from safe_sysid.studies.campaign.reachability.exact import (
     digits,
     exact,
@@ -22,7 +21,7 @@ from safe_sysid.studies.campaign.reachability.exact import (
     number,
     root,
 )
-from safe_sysid.studies.campaign.reachability.record import AttackRecord
+from safe_sysid.studies.campaign.reachability.record import AttackRecord, climb
 from safe_sysid.studies.campaign.reachability.tube import States, desired
 from safe_sysid.trajectories.extrema import interval_ranges
 

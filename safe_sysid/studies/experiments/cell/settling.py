@@ -11,8 +11,8 @@ from scipy.spatial.transform import Rotation
 
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ModelError
+from safe_sysid.robot.frames import quaternion_wxyz
 from safe_sysid.robot.parameters import com_and_inertia
-from safe_sysid.robot.quaternions import quaternion_wxyz
 from safe_sysid.robot.scenes.obstacles import Obstacle, SceneBox
 from safe_sysid.simulation.payloads import Payload
 from safe_sysid.simulation.shapes import Shape
