@@ -12,7 +12,7 @@ from identification_plant import Wave, geared, random_arm, random_consistent_box
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements, Run
 from safe_sysid.identification.equations.momentum import RowSource
-from safe_sysid.studies.campaign.rotor_bodies import RotorBodies
+from safe_sysid.studies.campaign.cases.rotor_bodies import RotorBodies
 
 #: Declared errors.
 CASES = {

@@ -13,7 +13,7 @@ import pinocchio as pin
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.robot.model import Kinematics, Motors
 from safe_sysid.robot.parameters import ParameterBox, inertia_from_com
-from safe_sysid.studies.campaign.rotor_bodies import RotorBodies
+from safe_sysid.studies.campaign.cases.rotor_bodies import RotorBodies
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 

@@ -333,7 +333,7 @@ def reached(*names: str) -> set[str]:
 def test_the_campaigns_simulator_shares_no_dynamics_code() -> None:
     """What moves the campaign's arms is Pinocchio's; of ours it reaches names, files, settings and conversions."""
     campaign = "safe_sysid.studies.campaign"
-    simulator = reached(f"{campaign}.plant", f"{campaign}.simulation", f"{campaign}.rotor_bodies")
+    simulator = reached(*(f"{campaign}.cases.{name}" for name in ("plant", "simulation", "rotor_bodies")))
     rooms = (
         "dynamics",
         "trajectories",

@@ -13,14 +13,14 @@ from scipy.integrate import quad
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.bounds.consistency import face_functions
 from safe_sysid.robot.parameters import pseudo_inertia, transform_inertial
-from safe_sysid.studies.campaign.arms import CHAINS, arm_model, draw_arm, prior_around
-from safe_sysid.studies.campaign.case import on_cone
-from safe_sysid.studies.campaign.motions import MOTIONS, SMOOTH, TrueMotion, draw_motion
-from safe_sysid.studies.campaign.noise import NOISES, Levels, Signs, draw_levels, draw_signs, measure
-from safe_sysid.studies.campaign.payloads import PAYLOADS, draw_payload
-from safe_sysid.studies.campaign.plant import exact_record, instants, pinocchio_model
-from safe_sysid.studies.campaign.settings import draw_settings
-from safe_sysid.studies.campaign.simulation import simulated_record
+from safe_sysid.studies.campaign.cases.arms import CHAINS, arm_model, draw_arm, prior_around
+from safe_sysid.studies.campaign.cases.case import on_cone
+from safe_sysid.studies.campaign.cases.motions import MOTIONS, SMOOTH, TrueMotion, draw_motion
+from safe_sysid.studies.campaign.cases.noise import NOISES, Levels, Signs, draw_levels, draw_signs, measure
+from safe_sysid.studies.campaign.cases.payloads import PAYLOADS, draw_payload
+from safe_sysid.studies.campaign.cases.plant import exact_record, instants, pinocchio_model
+from safe_sysid.studies.campaign.cases.settings import draw_settings
+from safe_sysid.studies.campaign.cases.simulation import simulated_record
 
 seeds = st.integers(0, 2**31 - 1)
 

@@ -305,7 +305,7 @@ def test_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 def test_kinds_of_noise_in_the_help_are_those_that_there_are() -> None:
     from safe_sysid.commands.campaign import _NOISES
-    from safe_sysid.studies.campaign.noise import NOISES
+    from safe_sysid.studies.campaign.cases.noise import NOISES
 
     assert _NOISES == NOISES
 

@@ -10,7 +10,7 @@ import pytest
 
 from safe_sysid.apps.verify.published import TOLD
 from safe_sysid.apps.verify.verification import Answer
-from safe_sysid.studies.campaign.case import build_case
+from safe_sysid.studies.campaign.cases.case import build_case
 from safe_sysid.studies.forgeries import trial as summary
 from safe_sysid.studies.forgeries.directory import SMALL, answer_to, honest_run, left_by, log_of, trusting
 from safe_sysid.studies.forgeries.edits import EDITS, ForgeryScene, leaves, pattern_of

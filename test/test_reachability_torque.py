@@ -18,7 +18,7 @@ from safe_sysid.reachability.cells import TrackingSet, cells_between, time_cells
 from safe_sysid.reachability.torque import enclose_torque
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.studies.campaign.arms import draw_motors
+from safe_sysid.studies.campaign.cases.arms import draw_motors
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 SEEDS = st.integers(0, 2**32 - 1)

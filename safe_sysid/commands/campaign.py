@@ -44,8 +44,8 @@ certificates, all hashes made right), and asks `verify`. A hundred in a row are 
 _CONTRADICTIONS = """Each trial identifies a log in which the payload slips, is let go of, or friction grows half-way.
 Where no parameters agree with all of it, nothing may be left that passes, nor may what had been certified before, put
 back beside the log. Exit status: 0 nothing passed, 1 something did."""
-#: As in safe_sysid.studies.campaign.noise, .breaks and .reachability.breaks, not imported before they are needed; tests
-#: compare them.
+#: As in safe_sysid.studies.campaign.cases.noise, .breaks and .reachability.breaks, which are not imported before they
+#: are needed; tests compare them.
 _NOISES = ("uniform", "random_sign", "constant", "grow", "shrink", "alternate", "zero", "aimed", "ascent")
 _NOTICED = {
     "identification": "an empty set or the truth outside",

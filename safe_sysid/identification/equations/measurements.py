@@ -2,7 +2,7 @@
 
 ``Measurements`` is the noun for (stamp, q, qd, torque) that rooms hand to each other. Three others have to differ:
 :class:`Sample`, one of them in a loop; ``nodes.common.messages.contents.JointSample``, a message with a stamp in ns;
-and what a simulated arm keeps beside its measurements, the truth (``studies.campaign.plant.Record``,
+and what a simulated arm keeps beside its measurements, the truth (``studies.campaign.cases.plant.Record``,
 ``report.run.logs.PlantLog``).
 """
 

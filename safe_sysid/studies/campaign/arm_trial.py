@@ -17,9 +17,9 @@ from safe_sysid.identification.equations.measurement_errors import MeasurementEr
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.studies.campaign.ascent import field_of_rows
-from safe_sysid.studies.campaign.case import build_case
-from safe_sysid.studies.campaign.noise import draw_signs
-from safe_sysid.studies.campaign.settings import generator
+from safe_sysid.studies.campaign.cases.case import build_case
+from safe_sysid.studies.campaign.cases.noise import draw_signs
+from safe_sysid.studies.campaign.cases.settings import generator
 from safe_sysid.studies.campaign.trial import aimed, neutral, pushed
 from safe_sysid.studies.campaign.verdict import Breaches
 
@@ -34,7 +34,7 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]:
     The arm, its motion and the kind of errors are those of the identification campaign's trial of this number, and
     what it holds counts as its last link. Every third trial gives its samples as two logs.
 
-    ``options``: see :func:`~safe_sysid.studies.campaign.case.build_case`.
+    ``options``: see :func:`~safe_sysid.studies.campaign.cases.case.build_case`.
     """
     began = time.thread_time()
     case = build_case(seed, index, options)

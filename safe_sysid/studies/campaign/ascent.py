@@ -25,10 +25,10 @@ import pinocchio as pin
 from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.core.layout import COULOMB, OFFSET, ROTOR, VISCOUS, ParameterLayout
 from safe_sysid.identification.equations.momentum import MomentumRows
-from safe_sysid.studies.campaign.arms import TrueArm
-from safe_sysid.studies.campaign.noise import Levels, Signs
-from safe_sysid.studies.campaign.plant import TrueRecord, pinocchio_model
-from safe_sysid.studies.campaign.rotor_bodies import RotorBodies
+from safe_sysid.studies.campaign.cases.arms import TrueArm
+from safe_sysid.studies.campaign.cases.noise import Levels, Signs
+from safe_sysid.studies.campaign.cases.plant import TrueRecord, pinocchio_model
+from safe_sysid.studies.campaign.cases.rotor_bodies import RotorBodies
 
 __all__ = ["RecordDynamics", "aimed_direction", "field_of_rows", "signs_of_field", "worst_gravity"]
 

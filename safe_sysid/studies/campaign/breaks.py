@@ -13,8 +13,8 @@ from safe_sysid.errors import ParameterError
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.robot.model import NO_MOTORS
 from safe_sysid.robot.parameters import transform_inertial
-from safe_sysid.studies.campaign.arms import TrueArm
-from safe_sysid.studies.campaign.noise import Levels
+from safe_sysid.studies.campaign.cases.arms import TrueArm
+from safe_sysid.studies.campaign.cases.noise import Levels
 
 __all__ = ["BREAKS", "Break"]
 

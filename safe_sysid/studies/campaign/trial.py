@@ -30,8 +30,8 @@ from safe_sysid.studies.campaign.ascent import (
     signs_of_field,
     worst_gravity,
 )
-from safe_sysid.studies.campaign.case import IdentificationCase, build_case
-from safe_sysid.studies.campaign.noise import Signs, draw_signs
+from safe_sysid.studies.campaign.cases.case import IdentificationCase, build_case
+from safe_sysid.studies.campaign.cases.noise import Signs, draw_signs
 from safe_sysid.studies.campaign.results import write_summary
 from safe_sysid.studies.campaign.verdict import Breaches
 
@@ -94,7 +94,7 @@ _ASCENTS = 2  # solves whose multipliers aim the next errors
 def run_trial(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]:
     """One trial from its number alone; everything but ``seconds`` is the same wherever it runs.
 
-    ``options``: see :func:`~safe_sysid.studies.campaign.case.build_case`.
+    ``options``: see :func:`~safe_sysid.studies.campaign.cases.case.build_case`.
     Returns plain data for JSON: ``index``, ``settings``, and what :class:`~.verdict.Breaches` says.
     """
     began = time.thread_time()
@@ -109,7 +109,7 @@ def repeat_trial(
     """One trial again, telling every update; optionally its last log, with the truth, in a file.
 
     Args:
-        options: see :func:`~safe_sysid.studies.campaign.case.build_case`.
+        options: see :func:`~safe_sysid.studies.campaign.cases.case.build_case`.
         log: ``.npz`` file to write the log to; beside it, ending in ``.json``, the truth and the prior.
 
     Raises:

@@ -21,8 +21,8 @@ from safe_sysid.logs.online.certify import CertificateWriter
 from safe_sysid.logs.run import LogRun, run_log
 from safe_sysid.report.identification.output import assemble_result, write_published
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.studies.campaign.case import IdentificationCase, build_case
-from safe_sysid.studies.campaign.noise import draw_signs
+from safe_sysid.studies.campaign.cases.case import IdentificationCase, build_case
+from safe_sysid.studies.campaign.cases.noise import draw_signs
 
 __all__ = ["SMALL", "ForgedRun", "answer_to", "honest_run", "left_by", "log_of", "trusting"]
 

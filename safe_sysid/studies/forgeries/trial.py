@@ -15,8 +15,8 @@ from rich.table import Table
 from safe_sysid.apps.verify.verification import Answer
 from safe_sysid.identification.identifier import UpdateStatus
 from safe_sysid.studies.campaign.breaks import BREAKS
-from safe_sysid.studies.campaign.case import build_case
-from safe_sysid.studies.campaign.settings import generator
+from safe_sysid.studies.campaign.cases.case import build_case
+from safe_sysid.studies.campaign.cases.settings import generator
 from safe_sysid.studies.campaign.summary import ascending, count_table, finished, red, shown, totals
 from safe_sysid.studies.forgeries.directory import SMALL, answer_to, honest_run, left_by, log_of, trusting
 from safe_sysid.studies.forgeries.edits import EDITS, ForgeryScene

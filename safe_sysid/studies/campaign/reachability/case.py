@@ -17,13 +17,13 @@ from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import JointLimits, RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scenes.scene import Scene
-from safe_sysid.studies.campaign.arms import arm_model, draw_arm, draw_motors, prior_around
-from safe_sysid.studies.campaign.payloads import draw_payload
+from safe_sysid.studies.campaign.cases.arms import arm_model, draw_arm, draw_motors, prior_around
+from safe_sysid.studies.campaign.cases.payloads import draw_payload
+from safe_sysid.studies.campaign.cases.settings import generator
 from safe_sysid.studies.campaign.reachability.motions import draw_motion
 from safe_sysid.studies.campaign.reachability.scenery import draw_bodies, draw_scene, without_collisions
 from safe_sysid.studies.campaign.reachability.settings import ReachabilitySettings, draw_reachability_settings
 from safe_sysid.studies.campaign.reachability.tube import Tube, desired
-from safe_sysid.studies.campaign.settings import generator
 from safe_sysid.trajectories.plan import Plan
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 

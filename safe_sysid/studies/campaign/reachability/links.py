@@ -24,9 +24,9 @@ from safe_sysid.reachability.clearance import enclose_clearance
 from safe_sysid.robot.files.yaml_file import read_yaml
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.scenes.scene import Scene, config_path
+from safe_sysid.studies.campaign.cases.settings import generator
 from safe_sysid.studies.campaign.reachability.record import AttackRecord
 from safe_sysid.studies.campaign.reachability.tube import desired
-from safe_sysid.studies.campaign.settings import generator
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["attack_links", "draw_urdf"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from safe_sysid.studies.campaign.arms import CHAINS
-from safe_sysid.studies.campaign.settings import generator
+from safe_sysid.studies.campaign.cases.arms import CHAINS
+from safe_sysid.studies.campaign.cases.settings import generator
 
 __all__ = ["BODIES", "BOXES", "MOTIONS", "OBSTACLES", "TRACKINGS", "ReachabilitySettings", "draw_reachability_settings"]
 
@@ -27,7 +27,7 @@ class ReachabilitySettings:
     """One trial. Random numbers follow from seed, index and these."""
 
     robot: str
-    joints: int  #: of a random arm, 1 to 9. chain: one of :data:`~safe_sysid.studies.campaign.arms.CHAINS`.
+    joints: int  #: of a random arm, 1 to 9. chain: one of :data:`~safe_sysid.studies.campaign.cases.arms.CHAINS`.
     chain: str
     motion: str  #: kinds, see above
     tracking: str  #: kinds, see above

@@ -1,7 +1,7 @@
 """Figures printed in the PSO paper: tables I, II and III, and where the others are.
 
 Tables IV and V are beside the code that reproduces them: :data:`~.correlation.TABLE_FOUR`
-and :data:`~safe_sysid.studies.campaign.excitation.tables.TABLE_FIVE`.
+and :data:`~safe_sysid.studies.experiments.results.tables.TABLE_FIVE`.
 """
 
 from __future__ import annotations

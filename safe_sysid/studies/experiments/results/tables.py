@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from rich.table import Table
 
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
-from safe_sysid.studies.campaign.excitation.correlation import DRAWS, TABLE_FOUR, Correlations
-from safe_sysid.studies.campaign.excitation.tables import condition_rows
+from safe_sysid.studies.experiments.conditions import DRAWS, TABLE_FOUR, Correlations
 from safe_sysid.studies.experiments.results.paper import EXPERIMENTS, TABLE_THREE
 
 __all__ = [
+    "TABLE_FIVE",
+    "ConditionRow",
+    "condition_rows",
     "condition_table",
     "correlation_table",
     "correlations_of",
@@ -25,6 +28,45 @@ __all__ = [
     "summary_of",
     "width_table",
 ]
+
+
+#: PSO Table V: payload to the condition number of Y after four plans, theirs and of random plans.
+TABLE_FIVE = {
+    "4lb": (274.030, 479.573),
+    "5lb": (282.840, 418.078),
+    "6lb": (250.704, 373.448),
+    "7lb": (258.517, 312.352),
+    "8lb": (233.539, 413.381),
+}
+
+
+@dataclass(frozen=True)
+class ConditionRow:
+    """Condition numbers of Y with one payload."""
+
+    payload: str
+    runs: tuple[int, ...]  #: of each cost, in the order of the keys of ``ours``
+    ours: dict[str, float]  #: cost to the median of the condition number of unscaled columns
+    scaled: dict[str, float]  #: cost to that of columns scaled by the prior's radii
+    paper: tuple[float, float]  #: (theirs, random) of PSO Table V; nan for payloads that it does not have
+
+
+def condition_rows(records: Sequence[dict[str, Any]]) -> list[ConditionRow]:
+    """One row per payload."""
+    groups: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    for record in records:
+        groups[record["payload"]][record["cost"]].append(record)
+    return [
+        ConditionRow(
+            payload=payload,
+            runs=tuple(len(some) for some in costs.values()),
+            ours={cost: float(np.median([r["condition"] for r in some])) for cost, some in costs.items()},
+            scaled={cost: float(np.median([r["condition_scaled"] for r in some])) for cost, some in costs.items()},
+            paper=TABLE_FIVE.get(payload, (np.nan, np.nan)),
+        )
+        for payload, costs in sorted(groups.items())
+    ]
+
 
 Result = dict[str, Any]
 
@@ -120,7 +162,7 @@ def agreement(results: Sequence[Result]) -> dict[str, int]:
 def correlations_of(results: Sequence[Result], draw: str) -> Correlations:
     """Condition numbers of all motions of one draw.
 
-    ``draw``: key of :data:`~safe_sysid.studies.campaign.excitation.correlation.DRAWS`.
+    ``draw``: key of :data:`~safe_sysid.studies.experiments.conditions.DRAWS`.
     """
     parts = [result[draw] for result in results if draw in result]
     return Correlations(

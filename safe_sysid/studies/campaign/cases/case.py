@@ -12,15 +12,15 @@ from safe_sysid.core.arrays import BoolArray, FloatArray, IntArray
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.studies.campaign.arms import TrueArm, arm_model, draw_arm, draw_motors, prior_around, with_sliding
 from safe_sysid.studies.campaign.breaks import Break
-from safe_sysid.studies.campaign.motions import TrueMotion, draw_motion
-from safe_sysid.studies.campaign.noise import Levels, Signs, draw_levels, draw_signs, measure
-from safe_sysid.studies.campaign.payloads import draw_payload
-from safe_sysid.studies.campaign.plant import TrueRecord, exact_record, instants
-from safe_sysid.studies.campaign.settings import TrialSettings, draw_settings, generator
-from safe_sysid.studies.campaign.simulation import simulated_record
-from safe_sysid.studies.campaign.unknowns import TrueUnknowns, draw_unknowns
+from safe_sysid.studies.campaign.cases.arms import TrueArm, arm_model, draw_arm, draw_motors, prior_around, with_sliding
+from safe_sysid.studies.campaign.cases.motions import TrueMotion, draw_motion
+from safe_sysid.studies.campaign.cases.noise import Levels, Signs, draw_levels, draw_signs, measure
+from safe_sysid.studies.campaign.cases.payloads import draw_payload
+from safe_sysid.studies.campaign.cases.plant import TrueRecord, exact_record, instants
+from safe_sysid.studies.campaign.cases.settings import TrialSettings, draw_settings, generator
+from safe_sysid.studies.campaign.cases.simulation import simulated_record
+from safe_sysid.studies.campaign.cases.unknowns import TrueUnknowns, draw_unknowns
 
 __all__ = ["IdentificationCase", "build_case", "on_cone"]
 

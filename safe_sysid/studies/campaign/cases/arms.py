@@ -18,8 +18,8 @@ from safe_sysid.robot.model import JointLimits, Kinematics, Motors, RobotModel
 from safe_sysid.robot.parameters import ParameterBox, frozen_array, pseudo_inertia_to_theta, transform_inertial
 from safe_sysid.robot.scenes.scene import config_path
 from safe_sysid.robot.unknowns import NO_UNKNOWNS
-from safe_sysid.studies.campaign.payloads import DrawnPayload
-from safe_sysid.studies.campaign.unknowns import TrueUnknowns
+from safe_sysid.studies.campaign.cases.payloads import DrawnPayload
+from safe_sysid.studies.campaign.cases.unknowns import TrueUnknowns
 
 __all__ = ["CHAINS", "TrueArm", "arm_model", "draw_arm", "draw_motors", "prior_around", "with_sliding"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from safe_sysid.core.arrays import FloatArray
-from safe_sysid.studies.campaign.arms import TrueArm
-from safe_sysid.studies.campaign.motions import TrueMotion
-from safe_sysid.studies.campaign.plant import TrueRecord
-from safe_sysid.studies.campaign.rotor_bodies import RotorBodies
+from safe_sysid.studies.campaign.cases.arms import TrueArm
+from safe_sysid.studies.campaign.cases.motions import TrueMotion
+from safe_sysid.studies.campaign.cases.plant import TrueRecord
+from safe_sysid.studies.campaign.cases.rotor_bodies import RotorBodies
 
 __all__ = ["simulated_record"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from safe_sysid.core.arrays import BoolArray, FloatArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.equations.measurements import Measurements
-from safe_sysid.studies.campaign.plant import TrueRecord
+from safe_sysid.studies.campaign.cases.plant import TrueRecord
 
 __all__ = ["NOISES", "Levels", "Signs", "draw_levels", "draw_signs", "measure"]
 

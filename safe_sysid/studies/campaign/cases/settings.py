@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from safe_sysid.studies.campaign.arms import CHAINS
-from safe_sysid.studies.campaign.motions import MOTIONS, SMOOTH
-from safe_sysid.studies.campaign.noise import NOISES
-from safe_sysid.studies.campaign.payloads import PAYLOADS
+from safe_sysid.studies.campaign.cases.arms import CHAINS
+from safe_sysid.studies.campaign.cases.motions import MOTIONS, SMOOTH
+from safe_sysid.studies.campaign.cases.noise import NOISES
+from safe_sysid.studies.campaign.cases.payloads import PAYLOADS
 
 __all__ = ["TrialSettings", "draw_settings", "generator"]
 

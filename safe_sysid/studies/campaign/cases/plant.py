@@ -13,9 +13,9 @@ import numpy as np
 import pinocchio as pin
 
 from safe_sysid.core.arrays import FloatArray
-from safe_sysid.studies.campaign.arms import TrueArm
-from safe_sysid.studies.campaign.motions import TrueMotion
-from safe_sysid.studies.campaign.rotor_bodies import RotorBodies
+from safe_sysid.studies.campaign.cases.arms import TrueArm
+from safe_sysid.studies.campaign.cases.motions import TrueMotion
+from safe_sysid.studies.campaign.cases.rotor_bodies import RotorBodies
 
 __all__ = ["LAWS", "TrueRecord", "exact_record", "instants", "pinocchio_model"]
 
