@@ -20,7 +20,7 @@ from safe_sysid.dynamics.generated.chain import dh_kinematics
 from safe_sysid.dynamics.generated.choice import candidates
 from safe_sysid.dynamics.generated.derive import derive
 from safe_sysid.dynamics.generated.factored import FactoredArm
-from safe_sysid.dynamics.generated.making import Arm, derived, generate
+from safe_sysid.dynamics.generated.making import ArmToGenerate, derived, generate
 from safe_sysid.errors import ModelError
 from safe_sysid.studies.experiments.psdm.arms import PSDM_ARMS
 
@@ -184,9 +184,9 @@ def test_more_than_eight_joints_are_told_what_they_cost(monkeypatch):
     kin = random_arm(rng, 9)
     monkeypatch.setattr(making, "predicted", lambda _: (12.0, 3.4))
     with pytest.raises(ModelError, match=r"9 joints: the derivation will take some 12 s and 3.4 GB; .* --yes"):
-        derived(Arm("long", kin))
+        derived(ArmToGenerate("long", kin))
     with pytest.raises(ModelError, match="a branch"):
-        derived(Arm("tree", kin._replace(parent=np.array([-1, 0, 0, 2, 3, 4, 5, 6, 7]))))
+        derived(ArmToGenerate("tree", kin._replace(parent=np.array([-1, 0, 0, 2, 3, 4, 5, 6, 7]))))
 
 
 @pytest.mark.slow
@@ -194,7 +194,7 @@ def test_what_is_predicted_for_nine_joints_is_right_within_a_factor_of_four():
     table = np.array(PSDM_ARMS["lbr7"].table * 2)[:9]
     kin, _ = dh_kinematics(table, np.zeros(9, bool), np.array([0.0, 0.0, -9.81]))
     seconds, memory = making.predicted(kin)
-    model, took = derived(Arm("long", kin), yes=True)
+    model, took = derived(ArmToGenerate("long", kin), yes=True)
     assert model.n == 9
     assert 0.25 * took < seconds < 8.0 * took
     assert memory < 1.0
@@ -204,7 +204,7 @@ def test_the_name_of_a_strangers_arm_stays_in_its_comment(tmp_path):
     """Reviewed: `*/` in a robot's name ended the comment, and what followed ran in the self-test."""
     table = np.array([[0, 0.1, 0.3, 0]])
     kin, _ = dh_kinematics(table, np.array([False]), np.array([0, 0, -9.81]))  # of one joint, too
-    made = generate(Arm("a */ int main(void) { return 0; } /*", kin), tmp_path / "c")
+    made = generate(ArmToGenerate("a */ int main(void) { return 0; } /*", kin), tmp_path / "c")
     assert made.model.p > 0
     assert "*/ int" not in (tmp_path / "c" / "arm.h").read_text()
 

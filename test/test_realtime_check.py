@@ -9,22 +9,22 @@ import pytest
 import yaml
 
 from safe_sysid.cli import main
-from safe_sysid.demo.realtime_check import BareLoop, Timing, judge, theorem
+from safe_sysid.demo.realtime_check import BareLoop, TimingRecord, judge, theorem
 from safe_sysid.robot.loading import load_robot
 
 MS = 1_000_000
 COUNT = 10_000
 
 
-def quiet(seed: int = 0) -> Timing:
+def quiet(seed: int = 0) -> TimingRecord:
     """Ten seconds in which nothing stalls."""
     rng = np.random.default_rng(seed)
     stamp = 1_795_476_900_000_000_000 + MS * np.arange(COUNT)
     delay = rng.uniform(2e-4, 4e-4, COUNT)
-    return Timing(stamp, delay, 1e-3 + delay, stamp + 30_000, np.full(COUNT, 3e-5), 0.0, "normal")
+    return TimingRecord(stamp, delay, 1e-3 + delay, stamp + 30_000, np.full(COUNT, 3e-5), 0.0, "normal")
 
 
-def stalled(timing: Timing, at: np.ndarray, seconds: float, bare: float) -> Timing:
+def stalled(timing: TimingRecord, at: np.ndarray, seconds: float, bare: float) -> TimingRecord:
     """The commands to some measurements come later, and the bare loop meanwhile, too, by so much."""
     timing.delay[at] += seconds
     timing.age[at] += seconds

@@ -73,7 +73,7 @@ def test_a_foreign_page_can_neither_read_nor_frame_nor_talk(view: ViewServer, fo
         tab.wait(lambda: view.viser.get_clients(), "the view's own socket")
         tab.page.get_by_role("button", name="Start").click()
         tab.wait(lambda: clicked, "the button")
-        tab.page.goto(f"{foreign_site}#http://127.0.0.1:{view.gate.port}/")  # same browser, cookie included
+        tab.page.goto(f"{foreign_site}#http://127.0.0.1:{view.access.port}/")  # same browser, cookie included
         told = tab.wait(
             lambda: (t := tab.page.evaluate("window.told")) and len(t) == 3 and t, "what the foreign page was told"
         )
@@ -86,11 +86,11 @@ def test_a_link_cannot_make_our_page_talk_to_another_server(view: ViewServer, fo
     with browser() as open_tab:
         tab = open_tab(view.address)
         tab.wait(lambda: view.viser.get_clients(), "the view's own socket")
-        answer = tab.page.goto(f"http://127.0.0.1:{view.gate.port}/?websocket={elsewhere}")
+        answer = tab.page.goto(f"http://127.0.0.1:{view.access.port}/?websocket={elsewhere}")
         assert answer is not None
         assert answer.status == 404
         # Nor does the page itself, whatever runs in it:
-        tab.page.goto(f"http://127.0.0.1:{view.gate.port}/")
+        tab.page.goto(f"http://127.0.0.1:{view.access.port}/")
         tried = (
             f"new Promise(done => {{ const s = new WebSocket('{elsewhere}'); "
             "s.onopen = () => done('open'); s.onerror = () => done('no'); })"

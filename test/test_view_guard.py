@@ -45,7 +45,7 @@ def server() -> Iterator[ViewServer]:
 
 
 def ask(server: ViewServer, path: str = "/", **headers: str) -> http.client.HTTPResponse:
-    asking = http.client.HTTPConnection("127.0.0.1", server.gate.port, timeout=20)
+    asking = http.client.HTTPConnection("127.0.0.1", server.access.port, timeout=20)
     asking.request("GET", path, headers={key.replace("_", "-"): value for key, value in headers.items()})
     response = asking.getresponse()
     response.body = response.read()  # type: ignore[attr-defined]
@@ -53,15 +53,15 @@ def ask(server: ViewServer, path: str = "/", **headers: str) -> http.client.HTTP
 
 
 def cookie(server: ViewServer) -> str:
-    return f"{server.gate.cookie}={server.gate.key}"
+    return f"{server.access.cookie}={server.access.key}"
 
 
 def browser(server: ViewServer, **changes: str | None) -> ClientConnection:
     """A socket as our page opens it, with changed headers."""
-    origin = changes.pop("Origin", f"http://127.0.0.1:{server.gate.port}")
+    origin = changes.pop("Origin", f"http://127.0.0.1:{server.access.port}")
     headers = {key: value for key, value in {"Cookie": cookie(server), **changes}.items() if value is not None}
     return connect(
-        f"ws://127.0.0.1:{server.gate.port}",
+        f"ws://127.0.0.1:{server.access.port}",
         origin=origin,  # type: ignore[arg-type]
         additional_headers=headers,
         subprotocols=[f"viser-v{viser.__version__}"],  # type: ignore[list-item]
@@ -90,7 +90,7 @@ def until(condition: Any, patience: float = 20.0) -> None:
 
 
 def test_the_printed_address_gives_a_cookie_and_then_the_page(server: ViewServer) -> None:
-    first = ask(server, server.address.partition(str(server.gate.port))[2])
+    first = ask(server, server.address.partition(str(server.access.port))[2])
     assert first.status == 303
     assert first.getheader("Location") == "/"
     crumb = first.getheader("Set-Cookie")
@@ -102,7 +102,7 @@ def test_the_printed_address_gives_a_cookie_and_then_the_page(server: ViewServer
     nonce = policy.partition("'nonce-")[2].partition("'")[0]
     assert page.body.count(nonce.encode()) == 2  # the script that unpacks, and the one that it makes
     assert "unsafe-inline'; style" not in policy
-    assert f"connect-src ws://127.0.0.1:{server.gate.port} data: blob:" in policy
+    assert f"connect-src ws://127.0.0.1:{server.access.port} data: blob:" in policy
     assert nonce not in ask(server, Cookie=cookie(server)).getheader("Content-Security-Policy")
 
 
@@ -219,8 +219,8 @@ def _comes_in(server: ViewServer) -> bool:
 
 
 def test_two_servers_one_port(server: ViewServer) -> None:
-    with pytest.raises(ViewServerError, match=f"--port {server.gate.port}"):
-        open_server(port=server.gate.port)
+    with pytest.raises(ViewServerError, match=f"--port {server.access.port}"):
+        open_server(port=server.access.port)
     with pytest.raises(ViewServerError, match=r"--host 203\.0\.113\.7"):
         open_server("203.0.113.7", 0)
 

@@ -15,7 +15,7 @@ from safe_sysid.decimals import at_most
 from safe_sysid.dynamics.generated.chain import dh_kinematics
 from safe_sysid.dynamics.generated.choice import inverse_operations
 from safe_sysid.dynamics.generated.files import check_place, choices
-from safe_sysid.dynamics.generated.making import Arm, derived, generate, write_reduced
+from safe_sysid.dynamics.generated.making import ArmToGenerate, derived, generate, write_reduced
 from safe_sysid.dynamics.generated.reduce import Task, rank, reduce_to
 from safe_sysid.errors import ModelError
 from safe_sysid.logs.formats.reading import load_log
@@ -28,7 +28,7 @@ __all__ = ["arm_of", "print_generated", "print_law", "print_reduced", "task_of"]
 _KINDS = {"revolute": False, "r": False, "prismatic": True, "p": True}
 
 
-def arm_of(name: str, friction: bool = False) -> Arm:
+def arm_of(name: str, friction: bool = False) -> ArmToGenerate:
     """An arm by the name of a robot, its YAML file, or a CSV file with its DH table.
 
     Raises:
@@ -59,15 +59,15 @@ def arm_of(name: str, friction: bool = False) -> Arm:
     if not table:
         raise ModelError(f"{name}: no joints: expected a line for each")
     kin, _ = dh_kinematics(np.array(table), np.array(sliding), np.array([0.0, 0.0, -9.81]))
-    return Arm(path.stem, kin, friction=friction)
+    return ArmToGenerate(path.stem, kin, friction=friction)
 
 
-def _arm_of_robot(robot: RobotModel, friction: bool = False) -> Arm:
+def _arm_of_robot(robot: RobotModel, friction: bool = False) -> ArmToGenerate:
     robot.require_known_reactions("generated dynamics")
     theta, n = np.array(robot.theta_nominal), robot.n
     rotors = bool(np.any(theta[ROTOR * n : (ROTOR + 1) * n])) or len(robot.kinematics.motors.joint) > 0
     transition = robot.friction_transition_velocity if friction else 0.0
-    return Arm(robot.name, robot.kinematics, theta, rotors, friction, transition)
+    return ArmToGenerate(robot.name, robot.kinematics, theta, rotors, friction, transition)
 
 
 def print_generated(name: str, out: Path, prefix: str, yes: bool, friction: bool) -> int:

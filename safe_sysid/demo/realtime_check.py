@@ -33,7 +33,7 @@ from safe_sysid.errors import ParameterError, SafeSysIdError
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.whole_files import write_text
 
-__all__ = ["BareLoop", "Timing", "Verdict", "judge", "measure", "print_timing", "theorem"]
+__all__ = ["BareLoop", "TimingRecord", "TimingVerdict", "judge", "measure", "print_timing", "theorem"]
 
 #: Half widths of an empty hand's parameters that are known well: kg, kg m, kg m^2.
 _KNOWN = np.repeat([0.1, 0.02, 0.01], [1, 3, 6])
@@ -49,7 +49,7 @@ _SAME, _LEAST = 0.5, 5e-5
 
 
 @dataclass(frozen=True)
-class Timing:
+class TimingRecord:
     """One run. ``stamp``: (K,) of the measurements that were answered, ns; the others by it, s."""
 
     stamp: IntArray
@@ -62,7 +62,7 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class TimingVerdict:
     """What can be declared."""
 
     #: hold_max_s, delay_max_s: later than one of these came at most 2 % of the commands
@@ -108,7 +108,7 @@ class BareLoop:
             due = max(due + _PERIOD_NS, time.monotonic_ns())
 
 
-def measure(seconds: float, busy: int, say: Callable[[str], None]) -> Timing:
+def measure(seconds: float, busy: int, say: Callable[[str], None]) -> TimingRecord:
     """Start the nodes, look on, end them.
 
     Args:
@@ -171,7 +171,7 @@ def _slow_timing() -> dict[str, Any]:
     }
 
 
-def _read(folder: Path, bare: BareLoop) -> Timing:
+def _read(folder: Path, bare: BareLoop) -> TimingRecord:
     try:
         with np.load(folder / "plant.npz") as plant, np.load(folder / "controller.npz") as control:
             stamp, delay, age = plant["command_stamp"], plant["delay"], plant["age"]
@@ -185,13 +185,13 @@ def _read(folder: Path, bare: BareLoop) -> Timing:
     first, last = ((int(bare.stamp[k]) - origin) // _PERIOD_NS for k in (0, -1))
     mode = mode[max(first, 0) : max(last, 1)]
     scheduling = f"controller {granted or 'normal'}; bare loop {bare.scheduling}"
-    return Timing(
+    return TimingRecord(
         stamp[inside], np.ravel(delay)[inside], np.ravel(age)[inside], bare.stamp, bare.late,
         float(np.mean(mode != 0)) if len(mode) else 1.0, scheduling,
     )  # fmt: skip
 
 
-def judge(timing: Timing, hold_max: float, delay_max: float, period: float) -> Verdict:
+def judge(timing: TimingRecord, hold_max: float, delay_max: float, period: float) -> TimingVerdict:
     """What can be declared, and what became of what is declared.
 
     Args:
@@ -214,7 +214,7 @@ def judge(timing: Timing, hold_max: float, delay_max: float, period: float) -> V
     delay = _up(float(np.quantile(timing.delay, 1.0 - 0.5 * _LATER, method="higher")))
     hold = max(_up(float(np.quantile(timing.age, 1.0 - 0.5 * _LATER, method="higher"))), _up(period + delay))
     silence = float(timing.age.max())
-    return Verdict(
+    return TimingVerdict(
         hold, delay, _up(2.0 * silence, 1e-3), share, 1.0 - ours / late.sum() if late.any() else 0.0,
         (silence, float(timing.bare_late.max())),
     )  # fmt: skip

@@ -49,7 +49,7 @@ class ViewServer:
 
     viser: viser.ViserServer
     address: str
-    gate: AccessControl
+    access: AccessControl
 
     def close(self) -> None:
         """Stop it; browsers see that the connection is gone."""
@@ -68,13 +68,13 @@ def open_server(
         key: whether a browser must have been shown the printed address once.
 
     Raises:
-        ViewServerError: the address or port cannot be had, or the gate does not hold.
+        ViewServerError: the address or port cannot be had, or access is not refused where it must be.
     """
     listening = _bind(host, port)
     port = listening.getsockname()[1]
-    gate = AccessControl(port, secrets.token_urlsafe(16) if key else None, frozenset(name.lower() for name in names))
+    access = AccessControl(port, secrets.token_urlsafe(16) if key else None, frozenset(name.lower() for name in names))
     with _starting, contextlib.redirect_stdout(io.StringIO()):  # viser's own lines name an address without the key
-        with _gated(gate, listening) as engaged:
+        with _controlled(access, listening) as engaged:
             server = viser.ViserServer(host=host, port=port, label=label or None, verbose=False)
         if not engaged:
             server.stop()
@@ -86,10 +86,10 @@ def open_server(
         )
     name = f"[{host}]" if ":" in host else host
     if host in ("0.0.0.0", "::", ""):
-        name = socket.gethostname().lower() if gate.names else "localhost"
-    running = ViewServer(server, f"http://{name}:{port}/" + (f"?key={gate.key}" if gate.key else ""), gate)
+        name = socket.gethostname().lower() if access.names else "localhost"
+    running = ViewServer(server, f"http://{name}:{port}/" + (f"?key={access.key}" if access.key else ""), access)
     try:
-        _try_gate(listening)
+        _try_access(listening)
     except (OSError, http.client.HTTPException, ViewServerError) as error:
         running.close()
         raise ViewServerError(f"the view's server does not refuse what it must: {error}") from error
@@ -113,7 +113,7 @@ def _bind(host: str, port: int) -> socket.socket:
 
 
 @contextlib.contextmanager
-def _gated(gate: AccessControl, listening: socket.socket) -> Iterator[list[bool]]:
+def _controlled(access: AccessControl, listening: socket.socket) -> Iterator[list[bool]]:
     """While a server starts: what viser calls to open its socket is ours."""
     engaged: list[bool] = []
     page = _Page()
@@ -124,7 +124,7 @@ def _gated(gate: AccessControl, listening: socket.socket) -> Iterator[list[bool]
         clients: set[Any] = set()
 
         def answer(connection: sockets.ServerConnection, request: Request) -> Response | None:
-            verdict = gate.judge(request.path, request.headers)
+            verdict = access.judge(request.path, request.headers)
             if verdict.status == 101:
                 if len(clients) < _MOST_CLIENTS:
                     return None
@@ -205,7 +205,7 @@ class _Page:
         return Response(verdict.status, http.HTTPStatus(verdict.status).phrase, headers, body)
 
 
-def _try_gate(listening: socket.socket) -> None:
+def _try_access(listening: socket.socket) -> None:
     """Ask as a page of somebody else's would: through a name of theirs, and from their origin."""
     host, port = listening.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)

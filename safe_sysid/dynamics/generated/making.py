@@ -22,7 +22,7 @@ from safe_sysid.dynamics.recursion import RecursiveDynamics
 from safe_sysid.errors import ModelError
 from safe_sysid.robot.model import Kinematics
 
-__all__ = ["MOST_JOINTS", "Arm", "derived", "generate", "predicted", "write_reduced"]
+__all__ = ["MOST_JOINTS", "ArmToGenerate", "derived", "generate", "predicted", "write_reduced"]
 
 
 #: More joints than these are derived only when told to.
@@ -30,7 +30,7 @@ MOST_JOINTS = 8
 
 
 @dataclass(frozen=True)
-class Arm:
+class ArmToGenerate:
     """What code is generated for."""
 
     name: str
@@ -58,7 +58,7 @@ def predicted(kin: Kinematics) -> tuple[float, float]:
     return seconds + 2e-6 * entries, 0.1 + 3e-7 * entries
 
 
-def derived(arm: Arm, yes: bool = False) -> tuple[PseudoSymbolicModel, float]:
+def derived(arm: ArmToGenerate, yes: bool = False) -> tuple[PseudoSymbolicModel, float]:
     """The model of an arm, and the processor time that took. ``yes``: derive more than eight joints, too.
 
     Raises:
@@ -81,7 +81,7 @@ def derived(arm: Arm, yes: bool = False) -> tuple[PseudoSymbolicModel, float]:
     return model, seconds
 
 
-def _compare(arm: Arm, model: PseudoSymbolicModel) -> None:
+def _compare(arm: ArmToGenerate, model: PseudoSymbolicModel) -> None:
     """Refuse a model that is not the package's recursion: nearly parallel axes have frames that are very far away."""
     n, rng = model.n, np.random.default_rng(5)
     theta = drawn_parameters(n, rng)
@@ -104,7 +104,7 @@ def _compare(arm: Arm, model: PseudoSymbolicModel) -> None:
     raise ModelError(f"{arm.name}: the model is off by {gap:.1e} N m of at most {most:.1e}{parallel}")
 
 
-def generate(arm: Arm, out: Path, prefix: str = "arm", yes: bool = False) -> Generated:
+def generate(arm: ArmToGenerate, out: Path, prefix: str = "arm", yes: bool = False) -> Generated:
     """Write ``PREFIX.c``, ``PREFIX.h``, ``PREFIX_test.c`` and ``README.md``, all or none.
 
     ``out``: directory to make; an empty one is taken, too; ``yes``: derive more than eight joints, too.
@@ -134,7 +134,7 @@ def generate(arm: Arm, out: Path, prefix: str = "arm", yes: bool = False) -> Gen
     return write(made, prefix, out)
 
 
-def _map(arm: Arm, model: PseudoSymbolicModel) -> FloatArray:
+def _map(arm: ArmToGenerate, model: PseudoSymbolicModel) -> FloatArray:
     """(l or l + 3 n, 14 n): the code's parameters from those of the layout."""
     base, n = model.base_map(), model.n
     if not arm.friction:
@@ -143,7 +143,7 @@ def _map(arm: Arm, model: PseudoSymbolicModel) -> FloatArray:
     return np.concatenate([base, *rows])
 
 
-def _expected(arm: Arm, model: PseudoSymbolicModel) -> dict[str, FloatArray]:
+def _expected(arm: ArmToGenerate, model: PseudoSymbolicModel) -> dict[str, FloatArray]:
     """Inputs and results at random states, by the package's recursion."""
     n, rng, plain = model.n, np.random.default_rng(11), RecursiveDynamics(arm.kin)
     theta = drawn_parameters(n, rng)

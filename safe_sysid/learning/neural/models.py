@@ -8,7 +8,7 @@ from typing import Final
 
 from safe_sysid.core.arrays import FloatArray
 
-__all__ = ["MODELS", "OPTIMIZATIONS", "SEEN", "TRANSITION", "Kind", "Learned", "Scaling", "network_shapes"]
+__all__ = ["MODELS", "OPTIMIZATIONS", "SEEN", "TRANSITION", "Learned", "ModelKind", "Scaling", "network_shapes"]
 
 #: Velocity below which Coulomb friction rises to its value [Hybrid eq. 13], rad/s or m/s.
 TRANSITION: Final = 0.02
@@ -20,7 +20,7 @@ SEEN = ("directions", "positions")
 
 
 @dataclass(frozen=True)
-class Kind:
+class ModelKind:
     """What a model consists of."""
 
     rigid: str | None  #: "bary" (DiffBary), "nea" (DiffNEA), "delan", or None
@@ -29,17 +29,17 @@ class Kind:
     words: str  #: for people
 
 
-MODELS: Final[dict[str, Kind]] = {
-    "rbd": Kind("bary", False, None, "rigid arm"),
-    "rbd_sign": Kind("bary", True, None, "rigid arm with Coulomb friction"),
-    "rbd_lstm": Kind("bary", False, "lstm", "rigid arm and a network with memory"),
-    "rbd_sign_lstm": Kind("bary", True, "lstm", "rigid arm with friction and a network with memory"),
-    "rbd_sign_mlp": Kind("bary", True, "mlp", "rigid arm with friction and a network without memory"),
-    "lstm": Kind(None, False, "lstm", "a network with memory alone"),
-    "nea": Kind("nea", False, None, "rigid arm by DiffNEA"),
-    "nea_lstm": Kind("nea", False, "lstm", "rigid arm by DiffNEA and a network with memory"),
-    "delan": Kind("delan", False, None, "Deep Lagrangian network"),
-    "delan_lstm": Kind("delan", False, "lstm", "Deep Lagrangian network and one with memory"),
+MODELS: Final[dict[str, ModelKind]] = {
+    "rbd": ModelKind("bary", False, None, "rigid arm"),
+    "rbd_sign": ModelKind("bary", True, None, "rigid arm with Coulomb friction"),
+    "rbd_lstm": ModelKind("bary", False, "lstm", "rigid arm and a network with memory"),
+    "rbd_sign_lstm": ModelKind("bary", True, "lstm", "rigid arm with friction and a network with memory"),
+    "rbd_sign_mlp": ModelKind("bary", True, "mlp", "rigid arm with friction and a network without memory"),
+    "lstm": ModelKind(None, False, "lstm", "a network with memory alone"),
+    "nea": ModelKind("nea", False, None, "rigid arm by DiffNEA"),
+    "nea_lstm": ModelKind("nea", False, "lstm", "rigid arm by DiffNEA and a network with memory"),
+    "delan": ModelKind("delan", False, None, "Deep Lagrangian network"),
+    "delan_lstm": ModelKind("delan", False, "lstm", "Deep Lagrangian network and one with memory"),
 }
 
 

@@ -74,7 +74,7 @@ class BaseNode(Node):
     Attributes:
         parameters: that the schema declares for this kind of node.
         simulated: whether stamps are of simulated time (``use_sim_time``).
-        rivals: who else publishes what only one may.
+        exclusive_publishers: watches for others that publish what only one may.
     """
 
     has_loop = False  #: whether the node drives something at 1 kHz when it runs in real time

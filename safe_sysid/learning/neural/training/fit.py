@@ -19,7 +19,7 @@ from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ConfigError, ParameterError
 from safe_sysid.learning.neural.dataset import INDEX, Dataset, Motion
-from safe_sysid.learning.neural.models import MODELS, SEEN, Kind, Learned
+from safe_sysid.learning.neural.models import MODELS, SEEN, Learned, ModelKind
 from safe_sysid.learning.neural.scaling import scaling_of
 from safe_sysid.learning.neural.training.delan import DeLaN
 from safe_sysid.learning.neural.training.networks import Feedforward, Recurrent
@@ -106,7 +106,7 @@ class HybridNetwork(nn.Module):
     """Rigid part, friction and network of one kind, in units of the torque's range."""
 
     def __init__(
-        self, kind: Kind, model: RobotModel, basis: FloatArray | None, torque_range: FloatArray, frozen: bool
+        self, kind: ModelKind, model: RobotModel, basis: FloatArray | None, torque_range: FloatArray, frozen: bool
     ) -> None:
         """At the start of training.
 
