@@ -79,7 +79,7 @@ class Learned:
     every: int = 1  #: ticks of a step of the network, which sees their means, and whose torque is held until the next
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ModelKind:
         """What it consists of."""
         return MODELS[self.name]
 
