@@ -1,12 +1,13 @@
 """Bound status: whether the tracking bound is proved at this step. A certificate proves its hypotheses on S and H.
 
-What may be claimed at all the law says: what it proves, and how much a feed-forward may add to its torque.
+The law says what may be claimed at all: what it proves, and how much a feed-forward may add to its torque.
 
-A plan's certificate proves them along the plan and at the rest after it, for its box. Before the first plan, and once
-bounds are reset, an arm is held where nobody has looked: so S is looked at in every step, and H at the pose.
+A plan's certificate proves the hypotheses along the plan and at the rest after it, for its box. Before the first plan,
+and after bounds were reset, the arm is held at a pose that no certificate covers: so S is checked in every step, and H
+at that pose.
 
-The theorem begins at a start. Once a command came late and was not covered, its conclusion is not proved any more, for
-all that comes after rests on it: the claim is lost until the next start. Whoever tells of the claim asks here.
+The theorem assumes a start. After a late command that is not covered its conclusion is no longer proved, and every later
+step would rest on it: so the claim is lost until the next start. Everything that reports the claim asks this module.
 """
 
 from __future__ import annotations

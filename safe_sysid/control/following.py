@@ -1,7 +1,7 @@
 """What every controller does with plans and boxes: take or refuse them, follow, hand over, brake on the certified tail.
 
-``idle -> holding -> tracking -> braking -> holding`` and ``fault``. What acts on the arm, torques or points of a
-trajectory, is the subclass's.
+``idle -> holding -> tracking -> braking -> holding`` and ``fault``. Subclasses decide what acts on the arm: torques, or
+points of a trajectory.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@ While it takes over, the command is ``tau_0 + s (tau_law - tau_0)``, ``s`` growi
 all joints. At rest ``tau_0``, the measured effort, is the torque of the true parameters up to its error, so ``dV/dt``
 is ``s`` times that of the law plus ``(1 - s)`` times the power of that error: :mod:`safe_sysid.control.take_over`.
 
-Later a law's torque may want to jump too, where the payload does. Then the command goes towards it as fast as the rate
-allows, by the same share of the way for all joints: so it is a convex combination of the law's commands since the last
-that was not cut, none of them older. That is what the theorem says of late commands; how long it may go on is the
-caller's to judge.
+Later a law's torque may jump, too, for example when the payload changes. Then the command approaches it as fast as the
+rate allows, by the same share of the way for all joints. So it is a convex combination of the law's commands since the
+last one that was not cut, and none of them is older: the theorem's case of late commands. How long this may go on is for
+the caller to decide.
 """
 
 from __future__ import annotations

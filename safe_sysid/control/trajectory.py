@@ -1,8 +1,8 @@
 r"""Control through the arm's own trajectory controller: certified quintics as points, the measured tube watched.
 
-What is sent ends at rest, always: the plan under way, then, if one was accepted, the next one from the hand-over on.
-The braking tail is the last segment, so that silence ends in a stop that was certified. A quintic between two points
-of itself, with position, velocity and acceleration, is itself: a controller that interpolates so follows exactly.
+Every message ends at rest: it holds the plan under way and, if one was accepted, the next plan from the hand-over on.
+The braking tail is the last segment, so that silence ends in a certified stop. A quintic is determined by position,
+velocity and acceleration at two of its points: a controller that interpolates by quintics follows the plan exactly.
 
 The watch compares each sample with the plan. Beyond the inner tube the arm brakes along its certified tail; a sample
 that proves that the outer tube was left ends the claim from there ("Trajectory interface" in

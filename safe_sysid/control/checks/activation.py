@@ -1,8 +1,8 @@
 """Activation checks: whether the last measurements allow control to begin. Pure functions of arrays, no clocks.
 
-On a real arm nothing that a proof rests on is taken on trust here which a fraction of a second of measurements at rest
-can refute: rate and delay of the measurements, the declared errors of position and velocity, unit, sign and source of
-the effort, the pose. What they cannot show is declared: see docs/use/arms/.
+Half a second of measurements at rest can refute much of what the proofs assume about a real arm: rate and delay of the
+measurements, the declared errors of position and velocity, unit, sign and source of the effort, the pose. All of that is
+checked here. What such measurements cannot show has to be declared: see docs/use/arms/.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Measurement watch: checks that each measurement is finite, newer than the last, and physically possible.
 
-A measurement that is refused is one that is missing. Continuous joints are put on the branch next to where they were.
+A refused measurement counts as missing. Positions of continuous joints are put on the branch nearest to the last one.
 """
 
 from __future__ import annotations

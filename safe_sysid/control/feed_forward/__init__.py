@@ -1,8 +1,8 @@
 r"""Feed-forward torques: interface, declared bound and smooth switching of torque that is added to a law's.
 
-A feed-forward says a torque and how far it trusts it. What is added approaches ``trust * torque``, clipped to
-``+-bound``, no faster than ``rate``; where there is no usable answer (late, not finite, not trusted, of another shape,
-an exception) it approaches zero. The tracking theorem rests on ``bound`` alone ("Feed-forward" in
+A feed-forward returns a torque and how far to trust it. The added torque approaches ``trust * torque``, clipped to
+``+-bound``, no faster than ``rate``; without a usable answer (late, not finite, not trusted, of another shape, an
+exception) it approaches zero. The tracking theorem rests on ``bound`` alone ("Feed-forward" in
 docs/understand/guarantees.md), so a feed-forward may be as wrong as it likes.
 
 An answer that is only late fades at ``rate``: late ones are common on a busy machine, and each would shake the arm.

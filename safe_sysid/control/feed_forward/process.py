@@ -1,11 +1,11 @@
 """Feed-forward in a process of its own: the control loop takes the newest answer and never waits for it.
 
-Why not in the tick, measured, and withdrawn once it took too long: then the first answer that is late delays a tick,
-and one that never comes ends the loop. Why not in a thread: it would share the interpreter's lock with the loop.
-Compiled models of the package whose every tick has the same few steps are no such programs: the tick calls them.
+Why not inside of the tick, with a limit on its time? Then the first late answer would delay a tick, and one that never
+comes would stop the loop. Why not in a thread? It would share Python's lock with the loop. (The package's own compiled
+models take the same few steps every time; the tick calls those itself.)
 
-Each tick takes the answer that is there and, if the last question was answered, asks the next: packets of floats
-through a socket, never waiting. An answer counts until ``late_s`` after its question.
+Each tick takes the answer that is there and, if the last question was answered, sends the next one: packets of floats
+through a socket, without waiting. An answer is used until ``late_s`` after its question.
 """
 
 from __future__ import annotations

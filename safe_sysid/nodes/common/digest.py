@@ -1,8 +1,8 @@
 """Configuration digest: identifies everything that proofs rest on. Boxes and plans carry it, so mismatches are found.
 
-Whoever hears another digest than its own does not work with that box: bounds, plans and gains are proved for one model
-and one set of declared errors. The digest says which sections of the robot file differ, too. Controller and planner
-also say the scene that they were configured with; the planner says both with every plan.
+A node refuses a box or a plan with another digest than its own: bounds, plans and gains are proved for one model and
+one set of declared errors. The digest also tells which sections of the robot file differ. Controller and planner
+publish the scene that they were configured with, too; the planner sends both with every plan.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Detects a second publisher on a topic that only one node may publish, reports it, and acts on it.
 
-Nothing in a message tells who sent it. Two planners, or two identifiers, may each be right, but what they say together
-is proved by nobody; so while there are two, nothing of either is taken, and the arm brakes along the tail it has.
+A ROS message does not say who sent it. Two planners, or two identifiers, may each be right, but nobody has proved what
+they say together. So while there are two, the messages of both are refused, and the arm brakes along its certified tail.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Managed nodes: configure, activate, deactivate, cleanup (ROS 2 lifecycle), each done or refused with reasons.
 
-A refused transition leaves the node where it was; what went wrong in a way nobody foresaw takes it back to
-``unconfigured``. ``ros2 lifecycle set`` tells only that a transition failed: the reason is in the log, in /diagnostics
-and, latched, on ``~/transition_reason``. See docs/use/lifecycle.md.
+A refused transition leaves the node in the state that it had; an unexpected error takes it back to ``unconfigured``.
+``ros2 lifecycle set`` only says that a transition failed: the reason is in the log, in /diagnostics and, latched, on
+``~/transition_reason``. See docs/use/lifecycle.md.
 """
 
 from __future__ import annotations

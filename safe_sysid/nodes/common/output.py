@@ -1,4 +1,4 @@
-"""What a node writes: how often a repeated line may be, and a thread that writes to stdout, so that no loop waits.
+"""Output of a node: limits how often a line is repeated, and writes to stdout in a thread, so that no loop waits.
 
 ROS loggers write with Python's lock held, so a blocked line would stall every thread of the process.
 """

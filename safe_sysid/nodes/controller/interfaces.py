@@ -1,4 +1,4 @@
-"""Interfaces to an arm: what answers its measurements, judges its activation and keeps the log.
+"""The two interfaces to an arm, each with its controller, its activation checks and its log.
 
 ``controller.interface`` decides: our law's torques, or trajectories that the arm's own controller follows.
 """

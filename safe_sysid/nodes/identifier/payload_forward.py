@@ -1,7 +1,7 @@
 """Tells an arm's own controller what its hand holds, through the service that its driver has for it.
 
-Drivers have types of their own for this. The type is named in the configuration and imported when the node is
-configured, so that nothing here depends on a driver; its fields are filled by what they are called.
+Each driver has its own service type for this. The configuration names the type, and the node imports it when it is
+configured, so nothing here depends on a driver. Fields are filled by their names.
 """
 
 from __future__ import annotations

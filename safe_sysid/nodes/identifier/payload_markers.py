@@ -1,7 +1,7 @@
 """Payload markers for rviz: box of possible centres of mass, inertia ellipsoid of the nominal, and a label.
 
-In the frame of the payload's link, without the hand. Each message has all of them, each added or deleted: what comes
-last is all there is, also after another epoch began, whoever listens late.
+In the frame of the payload's link, without the hand. Each message adds or deletes all of them, so the newest message
+alone is the whole picture, also after a new epoch began and for viewers that start late.
 """
 
 from __future__ import annotations

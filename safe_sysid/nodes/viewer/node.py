@@ -1,7 +1,7 @@
 """Viewer node: shows an arm's topics in a browser and calls services for the page's buttons. It publishes nothing.
 
-Nothing here waits for messages: thirty times a second it takes what the middleware has kept, which is the newest
-measurement only, so that a 1 kHz stream costs thirty readings a second and never slows its sender.
+Nothing here waits for messages. Thirty times a second the node takes what the middleware has kept, which is only the
+newest measurement: so a 1 kHz stream costs thirty readings a second and never slows down its sender.
 """
 
 from __future__ import annotations

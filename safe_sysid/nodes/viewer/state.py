@@ -1,4 +1,4 @@
-"""Viewer state: what the viewer has heard, as plain data: messages in, a snapshot out, counts capped."""
+"""Viewer state: what the viewer has received, as plain data of bounded size. Messages go in, a snapshot comes out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The certificate of one plan: every constraint, for every instant, error and parameter, or the reason why not.
+"""The certificate of one plan: proves every constraint for every instant, error and parameter, or says why it cannot.
 
 Recomputed from the knots alone, in outward-rounded arithmetic, by code that shares nothing with the optimiser. It
 rests on the controller's tracking theorem, whose hypotheses along this plan it checks as well (family ``tracking``).

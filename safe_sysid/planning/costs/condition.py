@@ -1,8 +1,8 @@
 r"""The condition number of theta_e's regressor, as PSO (eq. 30) and most of the literature minimise it.
 
-Here in columns scaled by the box's radii (unscaled it compares kilograms with kg m^2 and means nothing) and together
-with the information of plans already executed, so that a plan excites what is still weak. It knows neither how large
-the errors of a row are nor that the arm's own constants are uncertain; costs that do are in
+Columns are scaled by the box's radii (unscaled, it would compare kilograms with kg m^2 and mean nothing), and rows of
+the plans already executed are counted in, so that a plan excites what is still weak. This cost ignores how large the
+errors of a row are, and that the arm's own constants are uncertain; costs that do not ignore it are in
 :mod:`safe_sysid.planning.costs.joint_set`.
 """
 

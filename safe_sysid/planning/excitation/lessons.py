@@ -1,12 +1,12 @@
 """Informative plans: when an exciting plan counts as one, and how much longer a search for one may take.
 
 The search certifies the gentlest trajectory first: rest, or the rest of the plan under way. If nothing else is
-certified in time, that is what comes out. It is as safe as any plan, but what is measured along it would have been
-measured without it: the intervals stay what they are. So it *teaches nothing*: no joint leaves the motion that the arm
-makes anyway by more than 2 % of ``planner.k_range`` (parameters closer than that are one candidate of the search) and
-1 mrad. Such a plan is not driven and not counted; an arm at rest has time to search longer.
+certified in time, that one is the result. It is as safe as any plan, but it *teaches nothing*: the arm would have made
+the same measurements without it. A plan counts as such if no joint leaves the motion that the arm makes anyway by more
+than 2 % of ``planner.k_range`` (parameters closer than that are one candidate of the search) and 1 mrad. It is neither
+driven nor counted; an arm at rest has time to search longer.
 
-How much a plan that does move teaches is the cost's affair; whether a run narrowed the intervals is judged at its end
+The cost decides how much any other plan teaches. Whether a run narrowed the intervals is judged at its end
 (:mod:`safe_sysid.identification.diagnosis.narrowed`).
 """
 

@@ -1,11 +1,11 @@
 """Search for the best *certified* trajectory parameter: many quick local optimisations, few expensive certificates.
 
-The optimiser's word is never taken: what it proposes is certified by rigorous code that it does not share, and only a
-certified parameter is returned. What a certificate says about the margins calibrates the optimiser's limits, so a
-second proposal usually hits them.
+The optimiser is never trusted: rigorous code that shares nothing with it certifies each proposal, and only a certified
+parameter is returned. The margins that a certificate finds calibrate the optimiser's limits, so the second proposal
+usually meets them.
 
-Anytime: the gentlest trajectory is certified first, every better one is told at once, and the search goes on from other
-starts while it pays. Without a deadline it depends on seed and budget alone, not on the machine's speed.
+It can stop at any time: the gentlest trajectory is certified first, every better one is reported at once, and the search
+goes on from other starts while that pays. Without a deadline it depends on seed and budget alone, not on the machine's speed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Limits of size and rate for messages and services: one table, and the filter that applies it to raw bytes.
 
-What is too large is refused by its length. What is too frequent is refused at the price of a clock reading, and a topic
-that goes on like that is not listened to for a while (:mod:`~.messages.rate_limiting`), so that a flood costs no
-processor time of ours beyond the middleware's own.
+A message that is too long is refused by its length, before it is decoded. One that comes too often costs a reading of
+the clock. A topic that goes on like that is unsubscribed for a while (:mod:`~.messages.rate_limiting`), so that a flood
+costs us no processor time beyond the middleware's own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Serialised messages of the 1 kHz loop, read and written in place: a third of the time of message objects.
 
-Nothing is assumed about the encoding: where a field lies is found by serialising a message of the same shape with
-marks in it, and all bytes around the fields must be those of that message, but for padding. What does not look like
-the last message is deserialised as any other, judged by ``conversions`` and learned.
+Nothing is assumed about the encoding. To find where a field lies, a message of the same shape is serialised with marks
+in it; all other bytes, except padding, must then equal those of that message. A message of another shape is
+deserialised as usual, checked by ``conversions``, and its layout is learned.
 """
 
 from __future__ import annotations

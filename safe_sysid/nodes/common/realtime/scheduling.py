@@ -1,7 +1,7 @@
 """Real-time scheduling of a node's threads, where the system permits it.
 
-Everything here is optional: what is not permitted is told and left out. Only a node with a 1 kHz loop may ask for
-real-time priority; what thinks (planner, identifier) may only be nicer than others.
+Everything here is optional: what the system does not permit is reported and skipped. Only a node with a 1 kHz loop may
+ask for real-time priority; planner and identifier may only lower theirs (``nice``).
 """
 
 from __future__ import annotations
