@@ -6,8 +6,8 @@ A plan's certificate proves the hypotheses along the plan and at the rest after 
 and after bounds were reset, the arm is held at a pose that no certificate covers: so S is checked in every step, and H
 at that pose.
 
-The theorem assumes a start. After a late command that is not covered its conclusion is no longer proved, and every later
-step would rest on it: so the claim is lost until the next start. Everything that reports the claim asks this module.
+The theorem assumes a start. After a late command that is not covered, its conclusion is no longer proved, and every
+later step would rest on it: so the claim is lost until the next start. Whatever reports the claim asks this module.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ is ``s`` times that of the law plus ``(1 - s)`` times the power of that error: :
 
 Later a law's torque may jump, too, for example when the payload changes. Then the command approaches it as fast as the
 rate allows, by the same share of the way for all joints. So it is a convex combination of the law's commands since the
-last one that was not cut, and none of them is older: the theorem's case of late commands. How long this may go on is for
-the caller to decide.
+last one that was not cut, and none of them is older: the theorem's case of late commands. The caller decides how long
+this may go on.
 """
 
 from __future__ import annotations

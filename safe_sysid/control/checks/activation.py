@@ -1,7 +1,7 @@
 """Activation checks: whether the last measurements allow control to begin. Pure functions of arrays, no clocks.
 
 Half a second of measurements at rest can refute much of what the proofs assume about a real arm: rate and delay of the
-measurements, the declared errors of position and velocity, unit, sign and source of the effort, the pose. All of that is
+measurements, the declared errors of position and velocity, unit, sign and source of the effort, the pose. All that is
 checked here. What such measurements cannot show has to be declared: see docs/use/arms/.
 """
 

@@ -1,8 +1,8 @@
 """Command watch: compares measured efforts with the last commands, to detect commands that do not reach the joints.
 
-Where commands are lost, the arm's drives brake by themselves sooner or later, and a controller that did not notice would
-come back with a jump of torque. For sensors on the link's side there is no such check: they also measure friction, which
-is not known well enough.
+Where commands are lost, the arm's drives brake by themselves sooner or later, and a controller that did not notice
+would come back with a jump of torque. For sensors on the link's side there is no such check: they also measure
+friction, which is not known well enough.
 """
 
 from __future__ import annotations

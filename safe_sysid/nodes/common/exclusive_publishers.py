@@ -1,7 +1,7 @@
 """Detects a second publisher on a topic that only one node may publish, reports it, and acts on it.
 
 A ROS message does not say who sent it. Two planners, or two identifiers, may each be right, but nobody has proved what
-they say together. So while there are two, the messages of both are refused, and the arm brakes along its certified tail.
+they say together. So while there are two, messages of both are refused, and the arm brakes along its certified tail.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@ The optimiser is never trusted: rigorous code that shares nothing with it certif
 parameter is returned. The margins that a certificate finds calibrate the optimiser's limits, so the second proposal
 usually meets them.
 
-It can stop at any time: the gentlest trajectory is certified first, every better one is reported at once, and the search
-goes on from other starts while that pays. Without a deadline it depends on seed and budget alone, not on the machine's speed.
+It can stop at any time: the gentlest trajectory is certified first, every better one is reported at once, and the
+search goes on from other starts while that pays. Without a deadline it depends on seed and budget alone, not on the
+machine's speed.
 """
 
 from __future__ import annotations
