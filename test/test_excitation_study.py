@@ -12,14 +12,8 @@ from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.costs.observation import MomentumObservation, condition_number, torque_observation
 from safe_sysid.robot.loading import load_robot
-from safe_sysid.studies.experiments.conditions import (
-    RANDOM,
-    Correlations,
-    CostCase,
-    FourierDraw,
-    motion_conditions,
-    run_case,
-)
+from safe_sysid.studies.experiments.conditions import RANDOM, CostCase, run_case
+from safe_sysid.studies.experiments.correlation import Correlations, FourierDraw, motion_conditions
 from safe_sysid.studies.experiments.results.tables import TABLE_FIVE, condition_rows
 
 SHORT = FourierDraw(duration=1.0, base=1.0, harmonics=3, coefficient=1.0)

@@ -13,7 +13,8 @@ from rich.console import Console
 
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.studies.campaign.results import CampaignError
-from safe_sysid.studies.experiments.conditions import DRAWS, TABLE_FOUR, Correlations, motion_conditions, run_motion
+from safe_sysid.studies.experiments.conditions import run_motion
+from safe_sysid.studies.experiments.correlation import DRAWS, TABLE_FOUR, Correlations, motion_conditions
 from safe_sysid.studies.experiments.interfaces import Contact, Phase, Placement
 from safe_sysid.studies.experiments.methods import ExperimentError
 from safe_sysid.studies.experiments.results import tables

@@ -12,7 +12,7 @@ import numpy as np
 from rich.table import Table
 
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
-from safe_sysid.studies.experiments.conditions import DRAWS, TABLE_FOUR, Correlations
+from safe_sysid.studies.experiments.correlation import DRAWS, TABLE_FOUR, Correlations
 from safe_sysid.studies.experiments.results.paper import EXPERIMENTS, TABLE_THREE
 
 __all__ = [
