@@ -100,6 +100,7 @@ setup(
         "cluster": ["distributed>=2024.2"],  # safe-sysid campaign --scheduler
         "learn": ["torch>=2.6,<3"],  # trains hybrid models; what was trained runs without it
         "sim": ["mujoco>=3.2.6,<5"],
+        "dart": ["dartpy>=6.20,<7"],  # the simulated arm in Gazebo's engine; tests of it skip where it is missing
         "view": [  # safe-sysid view
             "msgspec>=0.18.6",
             "trimesh>=4.4,<6",

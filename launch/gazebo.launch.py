@@ -1,6 +1,6 @@
 """An arm in Gazebo Sim (gz_ros2_control) with planner, identifier and controller. Not run by us: docs/use/launch.md.
 
-ros2 launch safe_sysid gazebo.launch.py robot:=my_arm.yaml
+ros2 launch safe_sysid gazebo.launch.py
 """
 
 import sys
@@ -28,6 +28,8 @@ from safe_sysid_launch.arguments import boolean, declare, full_name, text
 from safe_sysid_launch.arm_files import (
     BROADCASTER,
     EFFORT,
+    TRAJECTORY,
+    Arm,
     controllers,
     gazebo_description,
     gazebo_differences,
@@ -36,10 +38,19 @@ from safe_sysid_launch.arm_files import (
 from safe_sysid_launch.managed import arm_of, environment, managed_nodes, picture, record, working_directory, write_yaml
 
 from safe_sysid.errors import SafeSysIdError
+from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.scenes.scene import load_scene
+from safe_sysid.simulation import payload_in_hand
 
 ARGUMENTS = [
-    *declare("robot", "scene", "namespace", "run_dir", "params_file"),
+    *declare(robot="kinova_gen3_gazebo"),
+    *declare("scene", "namespace", "run_dir", "params_file"),
+    DeclareLaunchArgument(
+        "payload",
+        default_value="auto",
+        description="what the hand holds in Gazebo, and nobody is told: none, a weight (8lb), ten numbers, a URDF file;"
+        " auto: what suits the robot",
+    ),
     DeclareLaunchArgument(
         "world",
         default_value="",
@@ -71,19 +82,21 @@ def start(context: LaunchContext) -> list[Any]:
     arm, namespace = arm_of(context), text(context, "namespace").strip("/")
     remarks = _judge(gazebo_differences(arm), text(context, "differences"), str(arm.file))
     directory = working_directory()
-    file = write_yaml(directory / "controllers.yaml", controllers(arm.joint_names, 1.0 / arm.settings.timing.period_s))
-    description = gazebo_description(arm, file, namespace)
-    command = f"{EFFORT}/commands"
+    rate = 1.0 / arm.settings.timing.period_s
+    file = write_yaml(directory / "controllers.yaml", controllers(arm.joint_names, rate, arm.follows))
+    held = payload_in_hand(load_robot(arm.file), text(context, "payload"))
+    description = gazebo_description(arm, file, namespace, held)
+    command = ("trajectory_command", f"{TRAJECTORY}/joint_trajectory")
+    if not arm.follows:
+        command = ("effort_command", f"{EFFORT}/commands")
     return [
         *remarks,
         *environment(lockstep=False),
         *_world(context, directory),
         *picture(context, arm, description),
-        *_arm(namespace, arm.settings.name, file),
+        *_arm(namespace, arm, file),
         *record(context),
-        *managed_nodes(
-            context, remappings=[("effort_command", command)], parameters={"planner": {"start_on_activation": False}}
-        ),
+        *managed_nodes(context, remappings=[command], parameters={"planner": {"start_on_activation": False}}),
     ]
 
 
@@ -123,17 +136,21 @@ def _world(context: LaunchContext, directory: Path) -> list[Any]:
     return [simulator, clock]
 
 
-def _arm(namespace: str, name: str, file: Path) -> list[Any]:
-    """Spawn it, then the broadcaster, then the effort controller, inactive: until it works Gazebo holds the joints."""
+def _arm(namespace: str, arm: Arm, file: Path) -> list[Any]:
+    """Spawn it, then the broadcaster, then what moves it: a trajectory controller, which holds the arm from then on.
+
+    Or an effort controller, inactive: until it works Gazebo holds the joints.
+    """
     spawn = Node(
         package="ros_gz_sim",
         executable="create",
         namespace=namespace,
-        arguments=["-topic", full_name(namespace, "robot_description"), "-name", namespace or name],
+        arguments=["-topic", full_name(namespace, "robot_description"), "-name", namespace or arm.settings.name],
         output="screen",
     )
     manager = full_name(namespace, "controller_manager")
-    broadcaster, effort = (
+    own = (TRAJECTORY, ()) if arm.follows else (EFFORT, ("--inactive",))
+    broadcaster, mover = (
         Node(
             package="controller_manager",
             executable="spawner",
@@ -141,12 +158,12 @@ def _arm(namespace: str, name: str, file: Path) -> list[Any]:
             arguments=[controller, "--controller-manager", manager, "--param-file", str(file), *more],
             output="screen",
         )
-        for controller, more in ((BROADCASTER, ()), (EFFORT, ("--inactive",)))
+        for controller, more in ((BROADCASTER, ()), own)
     )
     return [
         spawn,
         RegisterEventHandler(OnProcessExit(target_action=spawn, on_exit=[broadcaster])),
-        RegisterEventHandler(OnProcessExit(target_action=broadcaster, on_exit=[effort])),
+        RegisterEventHandler(OnProcessExit(target_action=broadcaster, on_exit=[mover])),
     ]
 
 

@@ -82,7 +82,7 @@ def start(context: LaunchContext) -> list[Any]:
     """Three nodes between two topics of the driver, and who deactivates its effort controller when commands cease."""
     arm = arm_of(context)
     refuse_simulated(arm, text(context, "simulated_declarations") == "accept")
-    if arm.settings.controller.interface == "trajectory":
+    if arm.follows:
         return _follower(context, arm)
     own, controller = text(context, "effort_command"), text(context, "effort_controller")
     command = own or f"{controller}/commands"

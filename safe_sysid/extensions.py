@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from safe_sysid.errors import ParameterError
 
-__all__ = ["COSTS", "DYNAMICS", "FEED_FORWARDS", "LAWS", "RESIDUAL_MODELS", "chosen", "loaded"]
+__all__ = ["COSTS", "DYNAMICS", "ENGINES", "FEED_FORWARDS", "LAWS", "RESIDUAL_MODELS", "chosen", "loaded"]
 
 #: ``controller.law``: made from the arm and its section of ``controller.laws``, or, without a section, the gains.
 LAWS: Final[dict[str, str]] = {
@@ -49,6 +49,11 @@ DYNAMICS: Final[dict[str, str]] = {
     "recursion": "safe_sysid.dynamics.recursion:RecursiveDynamics",
     "pinocchio": "safe_sysid.dynamics.pinocchio_backend:PinocchioDynamics",
     "generated": "safe_sysid.dynamics.generated.backend:GeneratedDynamics",
+}
+#: Physics engines of the simulated arm (``--engine``, the plant's ``engine``).
+ENGINES: Final[dict[str, str]] = {
+    "mujoco": "safe_sysid.simulation.mujoco_engine:MujocoEngine",
+    "dart": "safe_sysid.simulation.dart_engine:DartEngine",
 }
 
 

@@ -31,6 +31,7 @@ PYTHONS = ("3.11", "3.12")
 GROUPS = {
     "": "always",
     "sim": "the simulated arm: `./safe-sysid`, `pip install '.[sim]'`",
+    "dart": "the simulated arm in Gazebo's engine: `--engine dart`; in the environment of the tests",
     "view": "`safe-sysid view`",
     "ros": "ROS 2 Jazzy as wheels, where no ROS 2 is installed",
     "cluster": "`safe-sysid campaign --scheduler`",
@@ -45,6 +46,7 @@ USES = {
     "colcon-package-information": "the package as colcon sees it",
     "colcon-ros": "the package as colcon builds it",
     "cvxpy": "semidefinite programs of an arm's own parameters",
+    "dartpy": "DART, Gazebo's engine, under the simulated arm",
     "defusedxml": "XML without entities and bombs",
     "distributed": "campaigns on a cluster",
     "example-robot-data": "URDFs of other arms",

@@ -69,7 +69,11 @@ SETTINGS = ("control", "identification", "planning", "nodes")
 USE_LEARNING = ("learning/", "control/", "apps/learn_", "report/learning.py", "studies/")
 # The only modules that may import torch, an extra; what uses them imports them when it trains.
 TORCH = "learning/neural/training/"
-HAS_TORCH = importlib.util.find_spec("torch") is not None
+#: Places of extras that may be missing, and what they bring.
+MISSING = tuple(
+    place for place, extra in ((TORCH, "torch"), ("simulation/dart_engine.py", "dartpy"))
+    if importlib.util.find_spec(extra) is None
+)  # fmt: skip
 NOT_IMPORTED_BY_OTHERS = ("nodes", "__main__")
 ROS_PACKAGES = (
     "action_msgs", "ament_index_python", "builtin_interfaces", "diagnostic_msgs", "geometry_msgs", "launch",
@@ -293,7 +297,7 @@ def test_core_imports_where_ros_is_not_installed() -> None:
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         for path in modules()
         if room_of(path) not in (*ROS_ROOMS, "__main__")
-        and (HAS_TORCH or not path.relative_to(PACKAGE).as_posix().startswith(TORCH))
+        and not path.relative_to(PACKAGE).as_posix().startswith(MISSING)
     ]
     names += [f"safe_sysid.nodes.{node}.{name}" for node, found in STATE_MACHINES.items() for name in found]
     program = f"""

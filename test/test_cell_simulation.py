@@ -180,7 +180,7 @@ def test_no_distance_changes_by_more_than_lever_arms_times_angles(seed: int) -> 
     model = random_arm(seed, 4)
     box = SceneBox("box", rng.uniform([-0.5, -0.5, 0.3], [0.5, 0.5, 1.3]), rng.uniform(-1, 1, 3), np.full(3, 0.3))
     plant = Plant(model, model.theta_nominal, hexagonal_dumbbell(6), Scene("s", (box,)), q0=np.zeros(4))
-    reach = plant._world.reach
+    reach = plant.engine.world.reach
     used = 0.0
     for _ in range(120):
         q = rng.uniform(-2.0, 2.0, 4)

@@ -37,9 +37,9 @@ def test_accelerations_are_those_of_an_arm_with_spinning_bodies(n: int) -> None:
         qd = rng.choice([-1.0, 1.0], n) * rng.uniform(0.01, 2.0, n)
         felt = tau - beta - fc * np.sign(qd) - fv * qd
         expected = np.linalg.solve(arm.inertia(q), felt - arm.torque(q, qd, np.zeros(n)))
-        simulated = mujoco.MjData(plant._mj)
+        simulated = mujoco.MjData(plant.engine.model)
         simulated.qpos[:], simulated.qvel[:], simulated.qfrc_applied[:] = q, qd, tau - beta
-        found = plant._gears.accelerate(simulated)
+        found = plant.engine.gears.accelerate(simulated)
         size = np.abs(expected).max()
         np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-9 * size)
         assert np.abs(simulated.qacc - expected).max() > 1e-4 * size, "without the reaction it is another arm"
@@ -51,16 +51,16 @@ def test_a_free_arm_keeps_its_energy() -> None:
     rng = np.random.default_rng(4)
     arm = rotor_arm(5, rng)
     plant = plant_of(arm, rng, friction=0.0)
-    plant._mj.opt.gravity[:] = 0.0
-    data = mujoco.MjData(plant._mj)
+    plant.engine.model.opt.gravity[:] = 0.0
+    data = mujoco.MjData(plant.engine.model)
     data.qpos[:], data.qvel[:] = rng.uniform(-1, 1, 5), rng.normal(size=5)
 
     def energy() -> float:
         return 0.5 * float(data.qvel @ arm.inertia(data.qpos) @ data.qvel)
 
     before = energy()
-    plant._gears.advance(data, 500)
-    assert data.time == pytest.approx(500 * plant._mj.opt.timestep)
+    plant.engine.gears.advance(data, 500)
+    assert data.time == pytest.approx(500 * plant.engine.model.opt.timestep)
     assert energy() == pytest.approx(before, rel=1e-9)
 
 

@@ -25,8 +25,11 @@ from hypothesis import strategies as st
 
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.robot.files.urdf import read_urdf
+from safe_sysid.robot.parameters import com_and_inertia
 from safe_sysid.robot.scenes.obstacles import SceneBox, SceneCapsule, SceneSphere, SceneZonotope, rotation_from_rpy
 from safe_sysid.robot.scenes.scene import Scene, load_scene
+from safe_sysid.simulation.payloads import NO_PAYLOAD, hexagonal_dumbbell, payload_from_spec
+from safe_sysid.simulation.servo import GazeboServoArm
 
 ROOT = Path(__file__).resolve().parent.parent
 LAUNCH = ROOT / "launch"
@@ -195,6 +198,19 @@ def test_controllers_have_the_parameters_that_they_know(arm: arm_files.Arm) -> N
     assert parameters["controller_manager"]["update_rate"] == 1000
 
 
+def test_a_trajectory_controller_has_the_parameters_that_it_knows() -> None:
+    """Names, types and words of joint_trajectory_controller_parameters.yaml, ros2_controllers, branch jazzy."""
+    arm = arm_files.load_arm("kinova_gen3_gazebo")
+    content = yaml.safe_load(yaml.safe_dump(arm_files.controllers(arm.joint_names, 1000.0, arm.follows)))
+    kinds = content["/**/controller_manager"]["ros__parameters"]
+    assert kinds["joint_trajectory_controller"] == {"type": "joint_trajectory_controller/JointTrajectoryController"}
+    assert "effort_controller" not in kinds
+    assert content["/**/joint_trajectory_controller"]["ros__parameters"] == {
+        "joints": list(arm.joint_names), "command_interfaces": ["position"],
+        "state_interfaces": ["position", "velocity"], "interpolate_from_desired_state": True,
+    }  # fmt: skip
+
+
 def test_the_example_of_the_docs_is_what_is_written() -> None:
     example = yaml.safe_load((ROOT / "config" / "ros2_control" / "kinova_gen3.yaml").read_text())
     kinova = arm_files.load_arm("kinova_gen3")
@@ -214,6 +230,7 @@ def test_what_gazebo_cannot_simulate_is_named() -> None:
         | {f"joints.{name}.{key}": value for name in kinova.joint_names for key, value in joint.items()},
     )
     assert arm_files.gazebo_differences(without) == []
+    assert arm_files.gazebo_differences(arm_files.load_arm("kinova_gen3_gazebo")) == []
     offset = arm_files.load_arm("kinova_gen3", {"joints.joint_3.offset": -0.5, "joints.joint_3.rotor_inertia": 0.0})
     assert any("joint_3: offset -0.5" in line for line in arm_files.gazebo_differences(offset))
 
@@ -236,15 +253,33 @@ def test_xacro_gives_every_joint_its_interfaces(arm: arm_files.Arm, tmp_path: Pa
     joints = system.findall("joint")
     assert [joint.get("name") for joint in joints] == list(arm.joint_names)
     for joint, home in zip(joints, arm.settings.home, strict=True):
-        assert [c.get("name") for c in joint.findall("command_interface")] == ["effort"]
+        assert [c.get("name") for c in joint.findall("command_interface")] == ["position" if arm.follows else "effort"]
         assert [s.get("name") for s in joint.findall("state_interface")] == ["position", "velocity", "effort"]
         assert float(joint.findtext("state_interface/param") or "nan") == home
     plugin = robot.find("gazebo/plugin")
     assert plugin is not None
     assert plugin.findtext("parameters") == str(tmp_path / "controllers.yaml")
     assert plugin.findtext("ros/namespace") == "cell/arm_1"
+    assert float(plugin.findtext("position_proportional_gain") or "nan") == GazeboServoArm.GAIN
     assert expanded(arm, tmp_path).find("gazebo/plugin/ros") is None
     assert set(arm.chain.link_joint) <= {link.get("name") for link in robot.findall("link")}
+
+
+@pytest.mark.parametrize("spec", ["8lb", "3.1,0.01,0,0.1,0.01,0,0.02,0,0,0.03", "hexagon"])
+def test_gazebo_holds_what_the_hand_holds(tmp_path: Path, spec: str) -> None:
+    """Mass, centre and inertia by Pinocchio's own reader, fastened to the tool."""
+    held = hexagonal_dumbbell(6) if spec == "hexagon" else payload_from_spec(spec)
+    arm = arm_files.load_arm("kinova_gen3_gazebo")
+    models = [
+        pin.buildModelFromXML(arm_files.gazebo_description(arm, tmp_path / "c.yaml", payload=payload))
+        for payload in (NO_PAYLOAD, held)
+    ]
+    before, after = (model.inertias[model.njoints - 1] for model in models)
+    tool = models[1].frames[models[1].getFrameId("end_effector_link")].placement
+    mass, centre, inertia = com_and_inertia(held.theta)
+    expected = before + tool.act(pin.Inertia(mass, centre, inertia))
+    assert models[0].njoints == models[1].njoints == 8
+    assert after.isApprox(expected, 1e-9)
 
 
 def with_urdf(folder: Path, old: str, new: str) -> arm_files.Arm:

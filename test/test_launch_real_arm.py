@@ -123,6 +123,15 @@ def test_at_the_end_it_waits_for_the_controller_to_brake() -> None:
     assert [5.999 + SILENCE <= acted < 6.2 for acted in commands.acts] == [True]
 
 
+def test_a_controller_that_hands_back_with_zero_torque_is_not_deactivated() -> None:
+    assert command_guard.why_it_falls("forward_command_controller/ForwardCommandController") == ""
+    for kind in (
+        "effort_controllers/JointGroupEffortController",
+        "joint_trajectory_controller/JointTrajectoryController",
+    ):
+        assert "the arm would fall" in command_guard.why_it_falls(kind)
+
+
 def test_the_request_deactivates_and_nothing_else() -> None:
     class Request(SimpleNamespace):
         BEST_EFFORT, STRICT = 1, 2

@@ -146,9 +146,9 @@ def test_plant_agrees_with_pinocchio_and_a_mounted_base_is_only_another_gravity(
         qd, tau = rng.choice([-1.0, 1.0], n) * rng.uniform(0.1, 0.6, n), 20.0 * rng.normal(size=n)
         expected = pin.aba(oracle, data, q, qd, tau - fc * np.sign(qd) - fv * qd - beta)
         for plant in plants:
-            simulated = mujoco.MjData(plant._mj)
+            simulated = mujoco.MjData(plant.engine.model)
             simulated.qpos[:], simulated.qvel[:], simulated.qfrc_applied[:] = q, qd, tau - beta
-            mujoco.mj_forward(plant._mj, simulated)
+            mujoco.mj_forward(plant.engine.model, simulated)
             np.testing.assert_allclose(simulated.qacc, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
 
 

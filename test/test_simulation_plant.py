@@ -60,9 +60,9 @@ def test_accelerations_agree_with_pinocchio(n: int) -> None:
     for _ in range(10):
         q, tau = rng.uniform(-3, 3, n), 20.0 * rng.normal(size=n)
         qd = rng.choice([-1.0, 1.0], n) * rng.uniform(0.01, 2.0, n)  # slip
-        simulated = mujoco.MjData(plant._mj)
+        simulated = mujoco.MjData(plant.engine.model)
         simulated.qpos[:], simulated.qvel[:], simulated.qfrc_applied[:] = q, qd, tau - beta
-        mujoco.mj_forward(plant._mj, simulated)
+        mujoco.mj_forward(plant.engine.model, simulated)
         expected = pin.aba(arm, data, q, qd, tau - fc * np.sign(qd) - fv * qd - beta)
         np.testing.assert_allclose(simulated.qacc, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
 
@@ -75,10 +75,10 @@ def test_accelerations_agree_with_our_regressor(n: int) -> None:
     for _ in range(10):
         q, tau = rng.uniform(-3, 3, n), 20.0 * rng.normal(size=n)
         qd = rng.choice([-1.0, 1.0], n) * rng.uniform(0.01, 2.0, n)  # slip
-        simulated = mujoco.MjData(plant._mj)
+        simulated = mujoco.MjData(plant.engine.model)
         simulated.qpos[:], simulated.qvel[:] = q, qd
         simulated.qfrc_applied[:] = tau - plant.theta_true[13 * n :]
-        mujoco.mj_forward(plant._mj, simulated)
+        mujoco.mj_forward(plant.engine.model, simulated)
         predicted = dynamics_of(model.kinematics).torque_regressor(q, qd, simulated.qacc.copy(), 0.0) @ plant.theta_true
         np.testing.assert_allclose(predicted, tau, rtol=0, atol=1e-9 * np.abs(tau).max())
 
@@ -90,10 +90,10 @@ def test_coulomb_friction_is_bounded_monotone_and_full_above_its_transition() ->
     v_s = plant.coulomb_velocity
     np.testing.assert_allclose(v_s, 0.002)
     fc = plant.theta_true[10 * n : 11 * n]
-    simulated = mujoco.MjData(plant._mj)
+    simulated = mujoco.MjData(plant.engine.model)
     for speed in (-2.0, -1.0, -0.3, 0.0, 0.5, 1.0, 1.0001, 50.0):
         simulated.qvel[:] = speed * v_s
-        mujoco.mj_forward(plant._mj, simulated)
+        mujoco.mj_forward(plant.engine.model, simulated)
         np.testing.assert_allclose(simulated.qfrc_actuator, -fc * np.clip(speed, -1.0, 1.0), rtol=1e-14)
 
 

@@ -481,7 +481,19 @@ def test_equations_of_mean_torques_hold_the_truth_and_of_instants_do_not(model: 
         momentum_rows(model.kinematics, model.arm_prior, errors, data, windows, 0.02)
 
 
-def test_a_servo_that_weakens_is_caught_by_the_watch(model: RobotModel) -> None:
+@pytest.fixture(scope="module")
+def logs(model: RobotModel) -> list[TrackedLog]:
+    return [drive(servo(model, payload=load), 1.8)[0] for load in (False, True)]
+
+
+def seen(logs: list[TrackedLog], inner: float = 1.5) -> MeasuredTube:
+    """The tube of this servo, measured."""
+    found = measure_tube(arm(), logs[:1], logs[1:], 3.6, Margins(inner, 2.0 * inner, latency_s=0.02))
+    faster = {"largest_velocity": 0.8, "largest_acceleration": 1.0, "largest_jerk": 6.0, "heaviest": 3.6}
+    return measured_tube(arm({**found, **faster}))
+
+
+def test_a_servo_that_weakens_is_caught_by_the_watch(model: RobotModel, logs: list[TrackedLog]) -> None:
     def watched(weaken: float, tube: MeasuredTube) -> TrajectoryController:
         robot = servo(model, payload=True)
         core, sample = TrajectoryController(model, tube), robot.measurement
@@ -495,17 +507,69 @@ def test_a_servo_that_weakens_is_caught_by_the_watch(model: RobotModel) -> None:
             send = core.step(sample.stamp, sample.q, sample.qd).send
         return core
 
-    free, heavy = (drive(servo(model, payload=load), 1.8)[0] for load in (False, True))
-    found = measure_tube(model, [free], [heavy], 3.6, Margins(latency_s=0.02))
-    faster = {"largest_velocity": 0.8, "largest_acceleration": 1.0, "largest_jerk": 6.0, "heaviest": 3.6}
-    tube = measured_tube(arm({**found, **faster}))
-    good = watched(1.0, tube)
+    good = watched(1.0, seen(logs))
     assert not good.claim_lost
     assert good.state is ControllerState.BRAKING  # no plan came for the hand-over
     assert not good.counts["inner tube left"]
-    weak = watched(0.4, tube)
+    weak = watched(0.4, seen(logs))
     assert weak.counts["inner tube left"] or weak.claim_lost
     assert weak.reason != good.reason
+
+
+FAULTS = ("none", "weak", "slack", "deaf", "restarted", "pushed", "slipped", "late stamps", "one stamp back", "stuck")
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_an_arm_that_leaves_its_tube_is_claimed_no_more_and_comes_to_rest(
+    model: RobotModel, logs: list[TrackedLog], fault: str
+) -> None:
+    """Servo, messages and sensors fail at a random instant of a chain of plans; the truth is the plant's."""
+    rng = np.random.default_rng(FAULTS.index(fault))
+    tube = seen(logs, 3.0)  # these motions are faster than the logs'
+    robot, core = servo(model, payload=bool(rng.integers(2))), TrajectoryController(model, tube)
+    sample, begin = robot.measurement, robot.desired
+    assert core.start(sample.stamp, sample.q, sample.qd, None, begin) == []
+    plan, when, send, stuck = plan_from(model, 0.3, begin, rng.uniform(-0.15, 0.15)), rng.uniform(0.5, 1.5), None, None
+    assert core.offer_plan(plan, sample.stamp) is None
+    outside = []
+    for _ in range(round(6.0 * RATE)):
+        now, before = robot.plant.time, robot.plant.time - 1.0 / RATE
+        fails, first = now > when, before <= when < now
+        q, qd = robot.plant.state
+        if first and fault in ("weak", "slack"):
+            robot._kp *= {"weak": 0.05, "slack": 0.0}[fault]
+        elif first and fault == "restarted":  # it holds where it is
+            robot._mail.clear()
+            robot._spline, robot._state = None, np.stack([q, 0 * q, 0 * q])
+        elif first and fault == "pushed":
+            robot.plant.engine.place(q, qd + rng.choice([-1.0, 1.0], 3))
+        elif first and fault == "slipped":
+            robot.plant.engine.place(q + rng.choice([-0.05, 0.05], 3), qd)
+        sample = robot.step(None if fails and fault == "deaf" else send)
+        stamp, measured = sample.stamp, (sample.q, sample.qd)
+        if fails and fault == "stuck":
+            stuck = measured if stuck is None else stuck
+            measured = stuck
+        stamp += {"late stamps": 0.05 * fails, "one stamp back": -0.1 * first}.get(fault, 0.0)
+        send = core.step(stamp, *measured).send
+        if core.state is ControllerState.TRACKING and core._next is None and plan.hand_over_time - 0.6 < now < 3.0:
+            later = next_plan(plan, rng.uniform(-0.15, 0.15))
+            plan = later if core.offer_plan(later, sample.stamp) is None else plan
+        desired = (
+            core._hold if core._plan is None else core._plan.trajectory.state(sample.stamp - core._plan.start_time)
+        )
+        q, qd = robot.plant.state
+        left = np.any(np.abs(desired[0] - q) > tube.e_bound) or np.any(np.abs(desired[1] - qd) > tube.de_bound)
+        if left and core.state.commands:
+            outside.append(sample.stamp)
+    # None of this was missed, and none of it was made up. A claim ends with the last sample that could be used.
+    assert bool(core.claim_lost) is (fault not in ("none", "one stamp back"))
+    lost = [float(told.split(" s:")[0]) - 0.05 * (fault == "late stamps") for told in core.claim_lost]
+    assert all(told >= when - 0.06 for told in lost)
+    assert min(outside, default=np.inf) >= min(lost, default=np.inf) - 1e-3
+    assert outside or fault in ("none", "one stamp back", "stuck", "weak", "late stamps")
+    if fault != "slack":  # a servo without stiffness comes to rest nowhere
+        assert np.abs(robot.plant.state[1]).max() < 0.02
 
 
 def test_the_judge_sees_errors_of_acceleration_between_samples(tube: MeasuredTube) -> None:

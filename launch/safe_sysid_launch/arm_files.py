@@ -21,6 +21,7 @@ from safe_sysid.robot.config import JointSettings, Settings, load_settings
 from safe_sysid.robot.files.meshes import mesh_path
 from safe_sysid.robot.files.urdf import UrdfChain, read_urdf
 from safe_sysid.robot.loading import find_urdf
+from safe_sysid.robot.parameters import com_and_inertia
 from safe_sysid.robot.scenes.obstacles import (
     Obstacle,
     SceneBox,
@@ -30,6 +31,7 @@ from safe_sysid.robot.scenes.obstacles import (
     rpy_from_rotation,
 )
 from safe_sysid.robot.scenes.scene import Scene, config_path
+from safe_sysid.simulation.payloads import NO_PAYLOAD, Payload
 
 __all__ = [
     "Arm",
@@ -48,6 +50,9 @@ WORLD = "world"
 _PLAIN = re.compile(r"[A-Za-z0-9_./-]*")
 #: Names of the ros2_control controllers that the launch files start or expect.
 BROADCASTER, EFFORT = "joint_state_broadcaster", "effort_controller"
+TRAJECTORY = "joint_trajectory_controller"
+#: Link of what Gazebo's arm holds.
+_HELD = "safe_sysid_payload"
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +75,11 @@ class Arm:
     def joint_names(self) -> tuple[str, ...]:
         """Moving joints, base to tip: the order of ``effort_command``."""
         return tuple(joint.name for joint in self.chain.joints)
+
+    @property
+    def follows(self) -> bool:
+        """Whether the arm follows trajectories by itself, else it takes efforts."""
+        return self.settings.controller.interface == "trajectory"
 
     @property
     def mounting(self) -> tuple[Sequence[float], Sequence[float]]:
@@ -185,8 +195,8 @@ def _refuse_other_world(arm: Arm) -> None:
         )
 
 
-def gazebo_description(arm: Arm, controllers_file: Path, namespace: str = "") -> str:
-    """URDF text for Gazebo: the plain URDF, and what ``urdf/gazebo.urdf.xacro`` adds to it.
+def gazebo_description(arm: Arm, controllers_file: Path, namespace: str = "", payload: Payload = NO_PAYLOAD) -> str:
+    """URDF text for Gazebo: the plain URDF, what ``urdf/gazebo.urdf.xacro`` adds to it, and what the hand holds.
 
     The URDF does not go through xacro, which would evaluate what its names say.
 
@@ -194,6 +204,7 @@ def gazebo_description(arm: Arm, controllers_file: Path, namespace: str = "") ->
         arm: the arm; its joints start at the robot file's home.
         controllers_file: where :func:`controllers` was written.
         namespace: of the controller manager.
+        payload: fastened to the tool frame.
 
     Raises:
         ConfigError: a name that ros2_control, or xacro, would not take for a name; another link called ``world``.
@@ -210,7 +221,39 @@ def gazebo_description(arm: Arm, controllers_file: Path, namespace: str = "") ->
         for added in [child for child in robot if child.tag in ("link", "joint")]:
             robot.remove(added)
     robot.extend(plain_urdf(arm, declared=True))
+    robot.extend(_held(arm, payload))
     return ET.tostring(robot, encoding="unicode")
+
+
+def _held(arm: Arm, payload: Payload) -> list[ET.Element]:
+    """A link for what the hand holds, and the joint that fastens it; nothing for an empty hand."""
+    if not np.any(payload.theta):
+        return []
+    link = ET.Element("link", {"name": _HELD})
+    mass, centre, inertia = com_and_inertia(payload.theta)
+    inertial = ET.SubElement(link, "inertial")
+    ET.SubElement(inertial, "origin", {"xyz": _text(centre)})
+    ET.SubElement(inertial, "mass", {"value": repr(float(mass))})
+    places = {"ixx": (0, 0), "ixy": (0, 1), "ixz": (0, 2), "iyy": (1, 1), "iyz": (1, 2), "izz": (2, 2)}
+    ET.SubElement(inertial, "inertia", {key: repr(float(inertia[place])) for key, place in places.items()})
+    for shape in payload.shapes:
+        size = shape.size if shape.kind != "hexagon" else (shape.size[0] / np.sqrt(3.0), shape.size[1])  # around it
+        words = {"sphere": ("radius",), "box": ("size",)}.get(shape.kind, ("radius", "length"))
+        numbers = (
+            {"size": _text(size)}
+            if words == ("size",)
+            else {w: repr(float(s)) for w, s in zip(words, size, strict=True)}
+        )
+        for tag in ("collision", "visual"):
+            solid = ET.SubElement(link, tag)
+            turn = _text(rpy_from_rotation(shape.rotation))
+            ET.SubElement(solid, "origin", {"xyz": _text(shape.position), "rpy": turn})
+            kind = {"hexagon": "cylinder"}.get(shape.kind, shape.kind)
+            ET.SubElement(ET.SubElement(solid, "geometry"), kind, numbers)
+    joint = ET.Element("joint", {"name": f"tool_to_{_HELD}", "type": "fixed"})
+    ET.SubElement(joint, "parent", {"link": arm.settings.tool_frame})
+    ET.SubElement(joint, "child", {"link": _HELD})
+    return [link, joint]
 
 
 def _xacro_arguments(arm: Arm, controllers_file: Path, namespace: str) -> dict[str, str]:
@@ -221,6 +264,7 @@ def _xacro_arguments(arm: Arm, controllers_file: Path, namespace: str) -> dict[s
         "xyz": _text(xyz),
         "rpy": _text(rpy),
         "joints": " ".join(arm.joint_names),
+        "command": "position" if arm.follows else "effort",
         "start": _text(arm.settings.home),
         "controllers": str(controllers_file),
         "namespace": namespace,
@@ -239,25 +283,34 @@ def _expand_xacro(arguments: Mapping[str, str]) -> str:
         raise SafeSysIdError(f"{file}: xacro: {error}") from error
 
 
-def controllers(joint_names: Sequence[str], rate: float) -> dict[str, Any]:
-    """ROS parameters of the controller manager, the joint state broadcaster and the effort controller.
+def controllers(joint_names: Sequence[str], rate: float, follows: bool = False) -> dict[str, Any]:
+    """ROS parameters of the controller manager, the joint state broadcaster and the controller that moves the arm.
 
     Args:
         joint_names: base to tip, as :attr:`Arm.joint_names`: the effort controller takes commands by position only.
         rate: of the controller manager, Hz.
+        follows: whether the arm follows trajectories by positions, else it takes efforts.
     """
+    names = list(joint_names)
+    moves, kind, own = EFFORT, "forward_command_controller/ForwardCommandController", {"interface_name": "effort"}
+    if follows:
+        moves, kind = TRAJECTORY, "joint_trajectory_controller/JointTrajectoryController"
+        own = {
+            "command_interfaces": ["position"],
+            "state_interfaces": ["position", "velocity"],
+            # A message in motion is entered from the controller's own desired state, not from the measured one.
+            "interpolate_from_desired_state": True,
+        }
     return {
         "/**/controller_manager": {
             "ros__parameters": {
                 "update_rate": round(rate),
                 BROADCASTER: {"type": "joint_state_broadcaster/JointStateBroadcaster"},
-                EFFORT: {"type": "forward_command_controller/ForwardCommandController"},
+                moves: {"type": kind},
             }
         },
-        f"/**/{BROADCASTER}": {
-            "ros__parameters": {"joints": list(joint_names), "interfaces": ["position", "velocity", "effort"]}
-        },
-        f"/**/{EFFORT}": {"ros__parameters": {"joints": list(joint_names), "interface_name": "effort"}},
+        f"/**/{BROADCASTER}": {"ros__parameters": {"joints": names, "interfaces": ["position", "velocity", "effort"]}},
+        f"/**/{moves}": {"ros__parameters": {"joints": names, **own}},
     }
 
 

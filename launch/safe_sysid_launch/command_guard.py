@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any
 
-__all__ = ["SILENCE", "CommandWatch", "request", "watch"]
+__all__ = ["SILENCE", "CommandWatch", "request", "watch", "why_it_falls"]
 
 #: Shortest silence that is taken for the end of commands, s: this program may stall longer than a drive would wait.
 SILENCE = 0.05
@@ -65,6 +65,17 @@ def request(kind: Any, controller: str) -> Any:
     made.deactivate_controllers = [controller]
     made.strictness = kind.Request.BEST_EFFORT  # one that is inactive already is no failure
     return made
+
+
+def why_it_falls(kind: str) -> str:
+    """Why a controller of this type must not be deactivated on an arm that torques hold; "" if it may be.
+
+    Read in ros2_controllers, branch jazzy: both command zero effort in ``on_deactivate``, forward_command_controller
+    commands nothing more.
+    """
+    falls = kind.startswith("effort_controllers/") or kind.startswith("joint_trajectory_controller/")
+    words = f"{kind} commands zero torque when it is deactivated, and the arm would fall: expected a forward_command_"
+    return f"{words}controller/ForwardCommandController" if falls else ""
 
 
 def watch(
@@ -138,7 +149,7 @@ def main(arguments: Sequence[str]) -> int:
 
     try:
         # Part of ros2_control and in no registry of Python: only where an arm is.
-        from controller_manager_msgs.srv import SwitchController
+        from controller_manager_msgs.srv import ListControllers, SwitchController
     except ImportError as error:
         print(f"controller_manager_msgs is not installed: {error}", file=sys.stderr)
         return 1
@@ -159,11 +170,19 @@ def main(arguments: Sequence[str]) -> int:
         Float64MultiArray, options.topic, lambda _: state.heard(time.monotonic()), newest, raw=True
     )
     client = node.create_client(SwitchController, f"{options.manager}/switch_controller")
+    lister = node.create_client(ListControllers, f"{options.manager}/list_controllers")
     log = node.get_logger()
 
     def act() -> bool:
         if not client.service_is_ready():
             time.sleep(0.01)
+            return False
+        listed = lister.call_async(ListControllers.Request())
+        rclpy.spin_until_future_complete(node, listed, timeout_sec=0.5)
+        answer = listed.result() if listed.done() else None
+        kinds = {} if answer is None else {one.name: one.type for one in answer.controller}
+        if told := why_it_falls(kinds.get(options.controller, "")):
+            log.error(f"{options.controller} is NOT deactivated: {told}", once=True)
             return False
         future = client.call_async(request(SwitchController, options.controller))
         rclpy.spin_until_future_complete(node, future, timeout_sec=1.0)

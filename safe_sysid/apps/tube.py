@@ -14,6 +14,8 @@ import numpy as np
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.decimals import at_most
 from safe_sysid.errors import ConfigError
+from safe_sysid.logs.bags.controller_states import read_controller_states
+from safe_sysid.logs.bags.rosbag import is_bag
 from safe_sysid.logs.formats.reading import Reading, load_log
 from safe_sysid.logs.log import LogError
 from safe_sysid.robot.config import load_settings
@@ -59,13 +61,24 @@ class Margins:
     latency_s: float = 0.02
 
 
-def read_tracked(path: Path, model: RobotModel, columns: dict[str, str] | None = None) -> TrackedLog:
-    """Read a table with columns JOINT.position, .velocity, .effort, .desired_position and .desired_velocity.
+def read_tracked(
+    path: Path, model: RobotModel, columns: dict[str, str] | None = None, topic: str | None = None
+) -> TrackedLog:
+    """Read a bag of a trajectory controller's state topic, or a table.
+
+    A table has columns JOINT.position, .velocity, .effort, .desired_position and .desired_velocity.
+
+    Args:
+        columns: of a table, ``{"time": column, "joint_1.position": column, ...}``.
+        topic: of a bag; None for the only one.
 
     Raises:
         LogError: a column is missing, a number is not finite, or stamps do not increase.
     """
     given, names = dict(columns or {}), model.joint_names
+    if is_bag(path):
+        stamps, rows = read_controller_states(path, names, topic)
+        return _checked(path, stamps, *rows.transpose(1, 0, 2))
     words = dict(zip(DESIRED, ("position", "velocity"), strict=True))
     own = {key: name for key, name in given.items() if not key.endswith(DESIRED)}
     desired = {key: name for key, name in own.items() if key == "time" or key.endswith(".effort")}
@@ -77,8 +90,11 @@ def read_tracked(path: Path, model: RobotModel, columns: dict[str, str] | None =
         desired.setdefault(f"{joint}.effort", own[f"{joint}.effort"])
     actual = load_log(path, names, Reading(columns=own)).measurements
     wanted = load_log(path, names, Reading(columns=desired)).measurements
-    parts = (actual.stamps, actual.q, actual.qd, wanted.q, wanted.qd)
-    if not all(np.all(np.isfinite(part)) for part in parts) or np.any(np.diff(actual.stamps) <= 0.0):
+    return _checked(path, actual.stamps, actual.q, actual.qd, wanted.q, wanted.qd)
+
+
+def _checked(path: Path, *parts: FloatArray) -> TrackedLog:
+    if not all(np.all(np.isfinite(part)) for part in parts) or np.any(np.diff(parts[0]) <= 0.0):
         raise LogError(f"{path}: expected finite numbers everywhere, and increasing stamps")
     return TrackedLog(str(path), *parts)
 

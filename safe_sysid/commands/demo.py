@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from safe_sysid.commands.shared.arguments import at_least, non_negative, pair
+from safe_sysid.extensions import ENGINES
 
 __all__ = ["DESCRIPTION", "HELP", "configure", "run"]
 
@@ -27,7 +28,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "flange frame, inertia about that centre, same axes; auto: the heaviest dumbbell that the robot's prior holds, "
         "else a ball in the middle of it (default: auto, 8lb for kinova_gen3)",
     )
-    task.add_argument("--robot", default="kinova_gen3", metavar="NAME|FILE", help="(default: %(default)s)")
+    task.add_argument(
+        "--robot", metavar="NAME|FILE", help="(default: kinova_gen3; with --engine dart kinova_gen3_gazebo)"
+    )
     task.add_argument("--scene", default="open", metavar="NAME|FILE", help="open, six_boxes or a file (default: open)")
     task.add_argument("--plans", type=at_least(1), default=4, metavar="N", help="exciting trajectories (default: 4)")
     task.add_argument(
@@ -50,6 +53,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="with --interface trajectory: of set points and samples; divides 1000 (default: %(default)g)",
     )
     world = parser.add_argument_group("what the nodes do not know")
+    world.add_argument(
+        "--engine",
+        choices=tuple(ENGINES),
+        default="mujoco",
+        help="physics of the simulated arm; dart: Gazebo's, for arms without rotors, needs the extra of that name "
+        "(default: %(default)s)",
+    )
     world.add_argument("--seed", type=at_least(0), default=0, metavar="N", help="of every random choice (default: 0)")
     world.add_argument(
         "--arm",
@@ -113,6 +123,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run it; the first line comes before anything heavy is imported."""
+    if options.robot is None:
+        options.robot = "kinova_gen3_gazebo" if options.engine == "dart" else "kinova_gen3"
     mode = "lock-step" if options.lockstep else "real time"
     grips = "what suits it" if options.payload == "auto" else repr(options.payload)
     if not options.quiet:

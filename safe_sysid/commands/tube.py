@@ -17,13 +17,15 @@ robot's file: the inner one is what the watch stops at, the outer one what certi
 motions and priors heavier than this payload are refused. No log proves that the next motion is not further off: the
 tube is declared, watched at every sample, and not proved.
 
-Tables (CSV) with columns time, JOINT.position, JOINT.velocity, JOINT.effort, JOINT.desired_position and
-JOINT.desired_velocity, or others that --column names. Desired: what the arm's controller was to follow at that stamp,
-as its state topic tells.
+LOG is a ROS 2 bag with joint_trajectory_controller's state topic (~/controller_state), or a table (CSV) with columns
+time, JOINT.position, JOINT.velocity, JOINT.effort, JOINT.desired_position and JOINT.desired_velocity, or others that
+--column names. Desired: what the arm's controller was to follow at that stamp.
 
 Exit status: 0 measured; 2 a log or an option cannot be used.
 
-example:
+examples:
+  ros2 bag record -o empty /joint_trajectory_controller/controller_state
+  safe-sysid tube empty --loaded heavy --heaviest 5.2 --robot my_arm.yaml --write
   safe-sysid tube empty.csv --loaded heavy.csv --heaviest 5.2 --robot my_arm.yaml --write
 """
 
@@ -37,7 +39,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument("logs", type=Path, nargs="+", metavar="LOG", help="tables at no load")
+    parser.add_argument("logs", type=Path, nargs="+", metavar="LOG", help="bags or tables at no load")
     parser.add_argument(
         "--loaded", type=Path, nargs="+", required=True, metavar="LOG", help="with the heaviest payload"
     )
@@ -46,6 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="mass of last link, hand and payload together in the loaded logs",
     )  # fmt: skip
     parser.add_argument("--robot", default="kinova_gen3", metavar="NAME|FILE", help="(default: %(default)s)")
+    parser.add_argument("--topic", metavar="NAME", help="of bags (default: the only one of its type)")
     parser.add_argument("--column", type=_pair, action="append", default=[], metavar="KEY=NAME", help="repeatable")
     parser.add_argument("--margin", type=non_negative, default=1.5, help="of e and de (default: %(default)s)")
     parser.add_argument(
@@ -74,7 +77,8 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError("--write", "--robot", options.robot, "the path of a robot's file: packaged ones stay")
     model = load_robot(options.robot)
     free, loaded = (
-        [read_tracked(log, model, dict(options.column)) for log in logs] for logs in (options.logs, options.loaded)
+        [read_tracked(log, model, dict(options.column), options.topic) for log in logs]
+        for logs in (options.logs, options.loaded)
     )
     for line in speed_table(model, free, loaded):
         print(line)

@@ -164,6 +164,7 @@ def write_measured_arm(
     seed: int,
     noise: str,
     draw: str,
+    engine: str,
     directory: Path,
     say: Callable[[str], None],
 ) -> Path:
@@ -172,7 +173,7 @@ def write_measured_arm(
     Args:
         rate_hz: of the driver.
         overrides: settings that differ from those of ``robot``.
-        seed, noise, draw: of the arm that is simulated afterwards.
+        seed, noise, draw, engine: of the arm that is simulated afterwards.
 
     Raises:
         SafeSysIdError: a setting out of range, or an arm that no tube can be measured of.
@@ -180,9 +181,9 @@ def write_measured_arm(
     source = config_path(robot, "config")
     settings = merge(servo_settings(rate_hz), overrides)
     model = load_robot(robot, **settings)
-    empty = build_servo_arm(model, NO_PAYLOAD, scene, seed, noise, draw)
+    empty = build_servo_arm(model, NO_PAYLOAD, scene, seed, noise, draw, engine=engine)
     heavy, ball, load = heaviest_payload(model, empty.plant.theta_true)
-    loaded = build_servo_arm(model, ball, scene, seed, noise, draw)
+    loaded = build_servo_arm(model, ball, scene, seed, noise, draw, engine=engine)
     loaded.plant.exchange(heavy, ball)
     logs = []
     for name, arm in (("tube_free", empty), ("tube_loaded", loaded)):

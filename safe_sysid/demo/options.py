@@ -30,6 +30,7 @@ class DemoOptions:
 
     payload: str = "auto"
     robot: str = "kinova_gen3"
+    engine: str = "mujoco"
     interface: str = "torque"
     driver_rate: float = 500.0
     scene: str = "open"
@@ -129,6 +130,7 @@ def prepare(options: DemoOptions, say: Callable[[str], None] = lambda line: None
             options.seed,
             options.noise,
             draw,
+            options.engine,
             run_dir,
             say,
         )

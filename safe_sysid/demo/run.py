@@ -159,14 +159,15 @@ def _check(setup: Setup) -> str:
 
 
 def _oracle(setup: Setup, logs: RunLogs) -> Oracle | None:
-    """MuJoCo's distances for the true arm and payload; they share no code with the planner's certificate."""
+    """The engine's distances for the true arm and payload; they share no code with the planner's certificate."""
     if logs.plant is None or not logs.plant.time.size:
         return None
     from safe_sysid.simulation import Plant, payload_in_hand
 
     try:
         payload = payload_in_hand(setup.model, setup.options.payload)
-        return Plant(setup.model, logs.plant.theta_true, payload, setup.scene, q0=logs.plant.q[0]).clearance
+        truth, q0, engine = logs.plant.theta_true, logs.plant.q[0], setup.options.engine
+        return Plant(setup.model, truth, payload, setup.scene, q0=q0, engine=engine).clearance
     except SafeSysIdError:
         return None
 

@@ -63,7 +63,7 @@ def node_parameters(setup: Setup, node: str) -> dict[str, Any]:
         parameters["robot_settings"] = options.overrides
     if node == "plant":
         arm = _ARMS.get(options.arm, options.arm)
-        parameters |= {"payload": options.payload, "noise": options.noise, "arm": arm}
+        parameters |= {"payload": options.payload, "noise": options.noise, "arm": arm, "engine": options.engine}
         if options.steady_pace:
             parameters["lockstep_pace"] = options.steady_pace
     elif node == "planner":

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Final
 
-from safe_sysid.extensions import LAWS
+from safe_sysid.extensions import ENGINES, LAWS
 from safe_sysid.identification.settings import METHODS
 from safe_sysid.schema import Parameter, SchemaError, Section, parameters, setting
 from safe_sysid.schema.fields import Kind
@@ -197,6 +197,7 @@ class PlantNodeSettings(Section):
         range="[0.01, 1e6]",
         default=0.1,
     )
+    engine: str = setting("physics engine; dart takes the extra of that name", default="mujoco", choices=tuple(ENGINES))
     watchdog_s: float = setting("age of a command at which the drives brake", "s", "(0, 1e6]", default=0.02)
 
 

@@ -6,14 +6,35 @@ from typing import Any
 
 import numpy as np
 
+from safe_sysid.errors import ParameterError
+from safe_sysid.extensions import ENGINES, chosen
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.simulation.arms import draw_truth
-from safe_sysid.simulation.noise import NoiseModel
+from safe_sysid.simulation.noise import NoiseModel, error_bound
 from safe_sysid.simulation.payloads import Payload
 from safe_sysid.simulation.plant import Plant
 
-__all__ = ["build_plant"]
+__all__ = ["build_plant", "declared_errors"]
+
+
+def declared_errors(model: RobotModel, mode: str, engine: str) -> NoiseModel:
+    """Errors as large as declared, less what the engine's integration takes of ``measurement.torque_abs``.
+
+    Raises:
+        ParameterError: the engine takes more than is declared.
+    """
+    if mode == "none":
+        return NoiseModel(mode)
+    taken = chosen(ENGINES, engine, "plant engine").integration_error(model)
+    rest = error_bound(model.settings.measurement.torque_abs, "torque_abs", model.n) - taken
+    if np.any(rest < 0.0):
+        step = f"in steps of {model.settings.timing.period_s:g} s"
+        raise ParameterError(
+            f"{model.name}: measurement.torque_abs = {model.settings.measurement.torque_abs}: expected at least "
+            f"{taken.max():.3g} N m, by which engine {engine} may be off {step}"
+        )
+    return NoiseModel.declared(model.settings, mode, torque_abs=rest.tolist())
 
 
 def build_plant(
@@ -41,7 +62,7 @@ def build_plant(
     arm_seed, plant_seed = np.random.SeedSequence(seed).generate_state(2)
     settings = model.settings
     if isinstance(noise, str):
-        noise = NoiseModel.declared(settings, noise)
+        noise = declared_errors(model, noise, options.get("engine", "mujoco"))
     arguments: dict[str, Any] = {
         "q0": scene.start_for(model),
         "period": settings.timing.period_s,

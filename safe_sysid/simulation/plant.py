@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import mujoco
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ModelError, ParameterError
+from safe_sysid.extensions import ENGINES, chosen
 from safe_sysid.identification.equations.measurements import Sample
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.simulation.actuator import Actuator
 from safe_sysid.simulation.brake import QuickStop
-from safe_sysid.simulation.contact_search import ContactSearch
-from safe_sysid.simulation.gear_reaction import GearReaction
+from safe_sysid.simulation.engines import Engine, EngineMaker
 from safe_sysid.simulation.log import TruthLog
 from safe_sysid.simulation.noise import NoiseModel, error_bound
 from safe_sysid.simulation.payloads import Payload
-from safe_sysid.simulation.world import build_world
 
 __all__ = ["SMOOTH_RESIDUAL_BOUND", "Plant"]
 
@@ -54,7 +52,7 @@ class Plant:
         q0: ArrayLike | None = None,
         *,
         period: float = 1e-3,
-        substeps: int = 2,
+        substeps: int | None = None,
         watchdog_s: float = 0.02,
         coulomb_velocity: ArrayLike | None = None,
         torque_limit: ArrayLike | None = None,
@@ -64,6 +62,7 @@ class Plant:
         torque_source: str = "motor",
         start_time: float = 0.0,
         log_rows: int | None = None,
+        engine: str = "mujoco",
     ) -> None:
         """Build the plant at rest.
 
@@ -73,7 +72,7 @@ class Plant:
             noise: of the measurements; default: none.
             q0: (n,) start position, rad; default zeros.
             period: of commands and measurements, s.
-            substeps: Runge-Kutta steps per period, at least; stiff Coulomb friction raises it.
+            substeps: the engine's steps per period, at least; stiff Coulomb friction raises it. None: the engine's own.
             watchdog_s: age of the last command at which the drives brake, s.
             coulomb_velocity: (n,) v_s, rad/s: Coulomb friction is Fc sat(qd / v_s). Default: a tenth of the model's
                 friction transition velocity.
@@ -81,9 +80,11 @@ class Plant:
                 threshold: a plant that saturated there could never show that it was crossed.
             actuator_mode: see :class:`Actuator`.
             actuator_abs: a_u, N m.
-            torque_source: "motor": effort is the torque at the motor; "command": an echo of the command.
+            torque_source: "motor": effort is the torque at the motor; "command": an echo of the command; "link": what
+                the link feels, where the engine tells.
             start_time: stamp of the first measurement, s.
             log_rows: rows of :meth:`truth` that are kept, the oldest go; None: all.
+            engine: one of :data:`safe_sysid.extensions.ENGINES`.
         """
         n = model.n
         self.model, self.payload, self.scene = model, payload, scene
@@ -91,19 +92,22 @@ class Plant:
         self.theta_true.setflags(write=False)
         self.period = _positive(period, "period")
         self._watchdog = _positive(watchdog_s, "watchdog_s")
-        if torque_source not in ("motor", "command"):
-            raise ParameterError(f"plant torque_source = {torque_source!r}: expected motor or command")
-        self._echo = torque_source == "command"
+        self._maker: EngineMaker = chosen(ENGINES, engine, "plant engine")
+        self._source = torque_source
         self._limit = (
             _SATURATION * model.limits.torque if torque_limit is None else _vector(torque_limit, n, "torque_limit")
         )
         self.coulomb_velocity = self._friction_velocity(coulomb_velocity)
-        if substeps < 1:
+        self._least_substeps = self._maker.steps if substeps is None else substeps
+        if self._least_substeps < 1:
             raise ParameterError(f"plant substeps = {substeps!r}: expected at least 1")
-        self._least_substeps = substeps
-        self.substeps = self._choose_substeps(substeps)
+        self.substeps = self._choose_substeps(self._least_substeps)
         self._start_time, self._step_count = float(start_time), 0
         self._build(np.zeros(n) if q0 is None else _vector(q0, n, "q0"), np.zeros(n))
+        sources = ("motor", "command") if self.engine.link_torque is None else ("motor", "command", "link")
+        if torque_source not in sources:
+            expected = f"{' or '.join(sources)} with engine {engine}"
+            raise ParameterError(f"plant torque_source = {torque_source!r}: expected {expected}")
         streams = np.random.SeedSequence(seed).spawn(2)
         self._noise = (noise or NoiseModel("none")).stream(model.kinematics, np.random.default_rng(streams[0]))
         a_u, b_u = error_bound(actuator_abs, "actuator_abs", n), error_bound(actuator_rel, "actuator_rel", n)
@@ -122,23 +126,18 @@ class Plant:
         self.contacts = 0
         self._log = TruthLog(n, log_rows)
         self._drive.trip(self._qpos, self._qvel, self._command)
+        # At rest nothing moves that would have friction; an offset is on the motor's side.
+        self._link = self._command - self._offset
         self.measurement = self._measure(self._command, self._command, BRAKING)
 
     def _build(self, q: FloatArray, qd: FloatArray) -> None:
         """Simulated world for the parameters, payload and scene of now, in a given state."""
-        period = self.period
-        world = build_world(
-            self.model, self.theta_true, self.payload, self.scene, self.coulomb_velocity, period / self.substeps
+        self.engine: Engine = self._maker(
+            self.model, self.theta_true, self.payload, self.scene, self.coulomb_velocity, self.period, self.substeps
         )
-        self._world = world
-        self._mj, self._data = world.model, mujoco.MjData(world.model)
-        self._qpos, self._qvel, self._qfrc = self._data.qpos, self._data.qvel, self._data.qfrc_applied
+        self._qpos, self._qvel = self.engine.q, self.engine.qd
         self._offset = self.theta_true[self.model.layout.offset]
-        self._qpos[:], self._qvel[:] = q, qd
-        self._search = ContactSearch(world, period)
-        motors = self.model.kinematics.motors
-        links = [world.model.body(f"link:{name}").id for name in self.model.joint_names]
-        self._gears = GearReaction(world.model, motors, links) if len(motors.joint) else None
+        self.engine.place(q, qd)
 
     def exchange(self, theta: ArrayLike, payload: Payload, scene: Scene | None = None) -> None:
         """Between two periods: another payload in the hand, or none; commands, errors and log go on.
@@ -159,7 +158,7 @@ class Plant:
         q, qd = self._qpos.copy(), self._qvel.copy()
         if new[self.model.layout.payload.start] > self.theta_true[self.model.layout.payload.start]:
             columns = dynamics_of(self.model.kinematics).momentum_regressor(np.tile(q, (n, 1)), np.eye(n))
-            qd = np.linalg.solve(columns @ new, (columns @ self.theta_true) @ qd)
+            qd = np.asarray(np.linalg.solve(columns @ new, (columns @ self.theta_true) @ qd), dtype=float)
         new.setflags(write=False)
         self.theta_true, self.payload = new, payload
         self.scene = self.scene if scene is None else scene
@@ -214,37 +213,57 @@ class Plant:
         wait = int(np.ceil(min(late / self.period, 1.0) * self.substeps - 1e-9)) if mode == COMMANDED else 0
         if wait > 0:
             share = wait / self.substeps
-            early = share * self._advance(before, wait)
+            early, link = share * self._advance(before, wait), share * self._link
             applied = early + (1.0 - share) * self._advance(command, self.substeps - wait)
+            self._link = link + (1.0 - share) * self._link
             command = share * before + (1.0 - share) * command
         else:
             applied = self._advance(command, self.substeps)
+        return self._arrive(command, applied, mode)
+
+    def follow(self, velocity: FloatArray) -> Sample:
+        """Advance by one period under the engine's own servos, which reach a velocity (n,), rad/s, within a step.
+
+        Raises:
+            ParameterError: the engine has none.
+        """
+        self.engine.follow(velocity, self.model.limits.torque, self.substeps)
+        felt = self.engine.link_torque
+        self._link = np.zeros_like(velocity) if felt is None else felt
+        coulomb, viscous = (self.theta_true[part] for part in (self.model.layout.coulomb, self.model.layout.viscous))
+        motor = self._link + self._offset + viscous * self._qvel + coulomb * np.sign(self._qvel)
+        self._command, self._age, self._in_force = motor, 0.0, motor
+        self._drive.release()
+        return self._arrive(motor, motor, COMMANDED)
+
+    def _arrive(self, command: FloatArray, applied: FloatArray, mode: int) -> Sample:
+        """The end of a period: judge the state, measure, log."""
         self._step_count += 1
         if not np.isfinite(self._qvel).all():
             raise ModelError(
                 f"robot {self.model.name}: simulated velocity {self._qvel.tolist()} at t = {self.time:.3f} s: expected "
                 f"finite numbers (torques {applied.tolist()}, {self.substeps} steps per period)"
             )
-        self.contacts = self._count_contacts() if self._data.ncon else 0
+        self.contacts = self._count_contacts()
         self.measurement = self._measure(command, applied, mode)
         return self.measurement
 
     @property
     def contact_list(self) -> list[tuple[str, str, float]]:
         """Solids that touch now, by name, with the depth, m."""
-        return self._world.touching(self._data)
+        return self.engine.touching
 
     def clearance(self, q: ArrayLike) -> tuple[float, tuple[str, str] | None]:
         """Smallest distance (m) at position ``q`` between solids that must stay apart, and their names.
 
-        Payload and scene included, by MuJoCo's own geometry: shares no code with the planner's certificate.
+        Payload and scene included, by the engine's own geometry: shares no code with the planner's certificate.
         """
-        return self._world.clearance(_vector(q, self.model.n, "q"))
+        return self.engine.clearance(_vector(q, self.model.n, "q"))
 
     @property
     def watched_pairs(self) -> list[tuple[str, str]]:
         """Pairs of solids that must stay apart."""
-        return self._world.pairs
+        return self.engine.pairs
 
     def truth(self) -> dict[str, NDArray]:
         """True states and torques so far, read-only; see :class:`TruthLog` for the columns."""
@@ -266,13 +285,10 @@ class Plant:
     def _advance(self, command: FloatArray, substeps: int) -> FloatArray:
         """Integrate under a command; returns the torque (n,) that was applied, reused by the next call."""
         applied = self._actuator.apply(self.time, command, self._qvel)
-        np.subtract(applied, self._offset, out=self._qfrc)
         if substeps:
-            self._search.prepare(self._qpos, self._qvel)
-            if self._gears is None:
-                mujoco.mj_step(self._mj, self._data, nstep=substeps)
-            else:
-                self._gears.advance(self._data, substeps)
+            self.engine.advance(applied - self._offset, substeps)
+            if self._source == "link" and (felt := self.engine.link_torque) is not None:
+                self._link = felt
         return applied
 
     def _accept(self, torque: ArrayLike | None) -> tuple[FloatArray, int]:
@@ -292,18 +308,17 @@ class Plant:
 
     def _measure(self, command: FloatArray, applied: FloatArray, mode: int) -> Sample:
         stamp = self.time
-        measured = self._noise.measure(stamp, self._qpos, self._qvel, command if self._echo else applied)
+        torque = {"command": command, "motor": applied, "link": self._link}[self._source]
+        measured = self._noise.measure(stamp, self._qpos, self._qvel, torque)
         self._log.append(stamp, self._qpos, self._qvel, command, applied, measured, self.contacts, mode)
         return Sample(stamp, *measured)
 
     def _count_contacts(self) -> int:
         """Contacts with penetration; their pairs are remembered."""
-        count = 0
-        for one, two, _ in self.contact_list:
-            count += 1
-            self.contact_names.add((one, two))
-        self.contact_steps += count > 0
-        return count
+        touching = self.engine.touching
+        self.contact_names.update((one, two) for one, two, _ in touching)
+        self.contact_steps += bool(touching)
+        return len(touching)
 
     def _friction_velocity(self, value: ArrayLike | None) -> FloatArray:
         """v_s; only joints with Coulomb friction need one."""
@@ -324,7 +339,7 @@ class Plant:
         """Enough Runge-Kutta steps for the steepest friction: rate of decay of H qdd = -Fc qd / v_s, at its worst."""
         n = self.model.n
         slope = self.theta_true[self.model.layout.coulomb] / self.coulomb_velocity
-        if not np.any(slope):
+        if not (self._maker.smooth_friction and np.any(slope)):
             return least
         q = np.random.default_rng(0).uniform(-np.pi, np.pi, (_INERTIA_SAMPLES, n))
         states = np.repeat(q, n, axis=0), np.tile(np.eye(n), (_INERTIA_SAMPLES, 1))
@@ -335,7 +350,8 @@ class Plant:
         if needed > _MAX_SUBSTEPS:
             raise ModelError(
                 f"robot {self.model.name}: Coulomb friction turns round within {1.0 / rate:.3g} s at coulomb_velocity "
-                f"{self.coulomb_velocity.tolist()}: {needed} steps per period, expected at most {_MAX_SUBSTEPS}"
+                f"{self.coulomb_velocity.tolist()}: {needed} steps per period, expected at most {_MAX_SUBSTEPS}; "
+                "engine dart has no such limit"
             )
         return max(least, needed)
 

@@ -20,7 +20,7 @@ from safe_sysid.errors import ParameterError
 from safe_sysid.identification.equations.measurements import Sample
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scenes.scene import Scene
-from safe_sysid.simulation.assembly import build_plant
+from safe_sysid.simulation.assembly import build_plant, declared_errors
 from safe_sysid.simulation.noise import NoiseModel
 from safe_sysid.simulation.payloads import Payload
 from safe_sysid.simulation.plant import Plant
@@ -163,6 +163,24 @@ class ServoArm:
         return Sample(self.plant.time, *self._noise.measure(self.plant.time, q, qd, self._torque))
 
 
+class GazeboServoArm(ServoArm):
+    """Gazebo's arm by a position interface, as gz_ros2_control commands it: a velocity in proportion to the error.
+
+    In each step of the world DART's servos reach ``gain rate (set point - position)``, whatever torque that takes. The
+    set point is the trajectory controller's at the end of the step before, sent as it is.
+    """
+
+    #: gz_ros2_control's ``position_proportional_gain``, its default.
+    GAIN = 0.1
+
+    def _advance(self, newest: FloatArray) -> None:
+        rate, total = 1.0 / self.period, np.zeros(self.model.n)
+        for _ in range(self._ticks):
+            self.plant.follow(self.GAIN * rate * (newest - self.plant.state[0]))
+            total += self.plant.measurement.effort
+        self._torque = total / self._ticks
+
+
 def build_servo_arm(
     model: RobotModel,
     payload: Payload,
@@ -175,6 +193,8 @@ def build_servo_arm(
 ) -> ServoArm:
     """A plant as :func:`~.assembly.build_plant` makes it, behind a servo; samples begin at time 0.
 
+    Whose efforts are those of the links (``measurement.torque_source: link``) is Gazebo's arm, with Gazebo's servo.
+
     Args:
         seed: of the arm, whose servo's gains do not depend on what it holds, and of the noise.
         options: further ones of the plant.
@@ -183,7 +203,9 @@ def build_servo_arm(
         SafeSysIdError: as for a plant; or the declared rate does not divide the servo's.
     """
     measured = model.settings.measurement
-    options = {"period": SERVO_TICK_S, "start_time": -SETTLE_S, "torque_source": "motor", **options}
+    source = measured.torque_source
+    options = {"period": SERVO_TICK_S, "start_time": -SETTLE_S, "torque_source": source, **options}
     plant = build_plant(model, payload, scene, seed, "none", draw, actuator, **options)
-    errors = NoiseModel.declared(model.settings, noise)
-    return ServoArm(plant, measured.rate_hz, errors, seed, noise_seed=seed + 1, latency_s=DRIVER_LATENCY_S)
+    errors = declared_errors(model, noise, options.get("engine", "mujoco"))
+    kind = GazeboServoArm if source == "link" else ServoArm
+    return kind(plant, measured.rate_hz, errors, seed, noise_seed=seed + 1, latency_s=DRIVER_LATENCY_S)

@@ -22,7 +22,7 @@ from progress import Progress, SetupError
 from state import ROOT, environment_directory, is_ready, locked, read_stamp, write_stamp
 
 EXTRAS_RUN = ("ros", "sim", "view")
-EXTRAS_TEST = ("dev", "ros", "sim", "view")
+EXTRAS_TEST = ("dart", "dev", "ros", "sim", "view")
 EXTRAS_DOCS = ("docs",)
 SITE = ROOT / "build" / "site"
 

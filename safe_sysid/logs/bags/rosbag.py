@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from safe_sysid.logs.bags.bag_limits import check_bag
 from safe_sysid.logs.bags.joint_state_messages import JOINT_STATE, JointStateDecoder
 from safe_sysid.logs.log import Log, LogError
 
-__all__ = ["is_bag", "read_bag"]
+__all__ = ["is_bag", "open_bag", "read_bag"]
 
 _MAX_SAMPLES = 50_000_000
 _BLOCK = 8192
@@ -46,7 +47,13 @@ def read_bag(
     Raises:
         LogError: not a bag, no such topic, joints, velocities or efforts missing, or a message that is broken.
     """
-    path = Path(path)
+    with open_bag(Path(path)) as reader:
+        return _read(Path(path), reader, tuple(joint_names), topic, progress, may_lack_velocity)
+
+
+@contextmanager
+def open_bag(path: Path) -> Iterator[Any]:
+    """A bag to read from, within limits; whatever goes wrong with it meanwhile is a :class:`LogError`."""
     if not path.exists():
         raise LogError(f"{path}: no such file")
     if path.suffix == ".bag":
@@ -58,7 +65,7 @@ def read_bag(
     check_bag(path)
     try:
         with Reader(path) as reader:
-            return _read(path, reader, tuple(joint_names), topic, progress, may_lack_velocity)
+            yield reader
     except SafeSysIdError:
         raise
     except Exception as error:  # on broken files the library raises whatever the bytes lead it to

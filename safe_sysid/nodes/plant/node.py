@@ -103,7 +103,7 @@ class PlantNode(BaseNode):
         given = self.values
         follows = model.settings.controller.interface == "trajectory"
         rows = to_ns(options.log_s) // (to_ns(SERVO_TICK_S) if follows else self._period)
-        chosen: dict[str, Any] = {"watchdog_s": given["watchdog_s"], "log_rows": rows}
+        chosen: dict[str, Any] = {"watchdog_s": given["watchdog_s"], "log_rows": rows, "engine": given["engine"]}
         start = given["start_q"]
         if start is not None:
             if len(start) != model.n:
