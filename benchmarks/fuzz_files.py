@@ -69,10 +69,7 @@ def fuzz(name: str, seconds: int, corpus: Path, crashes: Path) -> None:
 def mutated(rng: random.Random, content: bytes, words: tuple[bytes, ...]) -> bytes:
     """A file with one to eight changes.
 
-    Args:
-        rng: that draws them.
-        content: of a valid file.
-        words: that the parser knows.
+    ``rng``: that draws them; ``content``: of a valid file; ``words``: that the parser knows.
     """
     data = bytearray(content)
     for _ in range(rng.randint(1, 8)):
@@ -94,10 +91,7 @@ def mutated(rng: random.Random, content: bytes, words: tuple[bytes, ...]) -> byt
 def fuzz_at_random(name: str, seconds: int, crashes: Path) -> None:
     """As :func:`fuzz`, without guidance; writes atheris' line on inputs, and what is a bug.
 
-    Args:
-        name: of the target.
-        seconds: how long.
-        crashes: directory for inputs that are bugs.
+    ``name``: of the target; ``seconds``: how long; ``crashes``: directory for inputs that are bugs.
     """
     from fuzz_targets import TARGETS, run
 

@@ -59,8 +59,7 @@ def arm_arrays(model: RobotModel) -> dict[str, Any]:
 def figaroh(task: str, problems: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """What `peer_figaroh.py TASK` says of each problem, a dict of arrays.
 
-    Raises:
-        SystemExit: FIGAROH ended with an error, which is told.
+    Raises SystemExit: FIGAROH ended with an error, which is told.
     """
     script = Path(__file__).with_name("peer_figaroh.py")
     with tempfile.TemporaryDirectory() as folder:

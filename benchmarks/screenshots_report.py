@@ -31,15 +31,12 @@ _LARGEST = 400_000  # bytes
 
 
 def report_pictures(open_tab: Callable[..., Tab], images: Path, run_dir: Path | None = None) -> list[Path]:
-    """Make the page and take its pictures.
+    """Make the page and take its pictures. Raises RuntimeError: a picture is too large for the docs.
 
     Args:
         open_tab: of :func:`browser_support.browser`.
         images: directory for them.
         run_dir: of a demo; None: of one that is run for it.
-
-    Raises:
-        RuntimeError: a picture is too large for the docs.
     """
     written = []
     with tempfile.TemporaryDirectory() as folder:

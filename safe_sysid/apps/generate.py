@@ -103,13 +103,12 @@ def print_law(name: str, out: Path, prefix: str) -> int:
 def task_of(robot: RobotModel, log: Path | None, velocity: float | None, acceleration: float | None) -> Task:
     """Ranges of a robot's limits, or the hull of a log; accelerations of a log are differences of its velocities.
 
+    Raises LogError: the log cannot be read.
+
     Args:
         log: of it; None: the limits.
         velocity: largest, for all joints; None: the limits' or the log's.
         acceleration: likewise; None: 10, or the log's.
-
-    Raises:
-        LogError: the log cannot be read.
     """
     n, limits = robot.n, robot.limits
     reach = np.where(robot.kinematics.sliding, 0.0, np.pi)

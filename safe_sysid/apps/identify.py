@@ -79,8 +79,7 @@ class IdentifyOptions:
 def robot_overrides(options: IdentifyOptions) -> dict[str, Any]:
     """What the options change in the robot's settings, for ``load_robot``.
 
-    Raises:
-        ConfigError: a payload box that is none.
+    Raises ConfigError: a payload box that is none.
     """
     torque = options.torque_noise
     values: dict[str, Any] = {
@@ -130,8 +129,7 @@ def _payload_box(text: str) -> Any:
 def identify(options: IdentifyOptions) -> int:
     """Read, check, identify, write, tell. Returns the exit status: 0 bounds, 1 empty set, 2 a log with errors.
 
-    Raises:
-        SafeSysIdError: something cannot be used; one line says what.
+    Raises SafeSysIdError: something cannot be used; one line says what.
     """
     console = Console(width=None if sys.stdout.isatty() else 110, highlight=False)
 
@@ -235,8 +233,7 @@ def _keep_tare_log(file: Path, tare: Tare, out: Path) -> bool:
 def _clear(out: Path, used: Sequence[Path | None]) -> None:
     """Remove what an earlier run left: bounds of another log must not outlive it.
 
-    Raises:
-        LogError: one of the files in use lies there, or nothing can be written there.
+    Raises LogError: one of the files in use lies there, or nothing can be written there.
     """
     for path in used:
         if path is not None and out.resolve() in path.resolve().parents:

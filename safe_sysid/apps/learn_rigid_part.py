@@ -34,6 +34,8 @@ def fit_rigid_part(
 
     Returns (14 n,) parameters, and the base parameters that the data tell.
 
+    Raises ParameterError: an unknown name, no data, or data that no real arm fits.
+
     Args:
         model: of the arm.
         motions: q, qd, qdd, torque, (N, n) each.
@@ -41,9 +43,6 @@ def fit_rigid_part(
         start: (14 n,) what joint terms that are not identified are, and links where the data tell nothing.
         scale: (n,) what a joint's torque error is divided by; None: the largest torques of the data.
         transition: of Coulomb friction, rad/s; None: the model's.
-
-    Raises:
-        ParameterError: an unknown name, no data, or data that no real arm fits.
     """
     if terms not in TERMS:
         raise ParameterError(f"terms = {terms!r}: expected one of {', '.join(TERMS)}")

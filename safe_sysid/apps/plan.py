@@ -96,8 +96,7 @@ def known_box(model: RobotModel, file: Path | None) -> ParameterBox:
 
     ``file``: ``bounds.yaml``; None for the prior.
 
-    Raises:
-        ConfigError: the file is for another robot, not guaranteed, or cannot be read.
+    Raises ConfigError: the file is for another robot, not guaranteed, or cannot be read.
     """
     return model.arm_prior if file is None else bounds_box(read_bounds(file), model, str(file))
 
@@ -105,8 +104,7 @@ def known_box(model: RobotModel, file: Path | None) -> ParameterBox:
 def pose_named(option: str, text: str, model: RobotModel, scene: Scene) -> FloatArray:
     """Joint angles (n,) from ``start``, ``goal``, ``home`` or numbers separated by commas, rad.
 
-    Raises:
-        ConfigError: none of these.
+    Raises ConfigError: none of these.
     """
     named = {"home": np.array(model.settings.home), "start": scene.start_for(model), "goal": scene.goal}
     if text in named:
@@ -129,14 +127,13 @@ def goals_of(
 ) -> FloatArray:
     """Joint angles (W, n) for poses of the tool frame, each near the one before.
 
+    Raises PlanError: a pose is out of reach, or may not be held.
+
     Args:
         motion: where it begins, and with what.
         poses: x, y, z (m) and roll, pitch, yaw (rad) of each, in the world.
         box: that must be held there.
         say: gets a line per pose.
-
-    Raises:
-        PlanError: a pose is out of reach, or may not be held.
     """
     model, near, found = motion.model, motion.start, []
 
@@ -153,10 +150,7 @@ def goals_of(
 def go(motion: PlannedMotion, planner: Planner, box: ParameterBox, say: Say, seed: int = 0) -> None:
     """Plan to the waypoints, step by step, as if driven without delay.
 
-    Args:
-        motion: with waypoints; gets the steps.
-        planner: of the arm in the scene.
-        say: gets a line per step.
+    ``motion``: with waypoints; gets the steps; ``planner``: of the arm in the scene; ``say``: gets a line per step.
     """
     if motion.waypoints is None:
         raise ConfigError("plan", "waypoints", None, "one or more to go to")
@@ -232,8 +226,7 @@ def _tightest(answer: PlannerResult, model: RobotModel) -> str:
 def write_motion(motion: PlannedMotion, out: Path, title: str) -> dict[str, Any]:
     """Plan files, picture and ``motion.json``; returns what the last one says.
 
-    Raises:
-        PlanFileError: a file cannot be written.
+    Raises PlanFileError: a file cannot be written.
     """
     out.mkdir(parents=True, exist_ok=True)
     steps = []

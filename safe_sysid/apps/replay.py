@@ -48,15 +48,14 @@ def replay(
 
     Returns the exit status: 0 bit for bit the same, 1 something differs, or the bag is incomplete.
 
+    Raises SafeSysIdError: nothing could be run again.
+
     Args:
         node: one identifier; None for all.
         robot: that stands for the run's.
         files: ``tare`` and ``bounds`` that stand for the run's.
         json_file: where the result is written too.
         quiet: only the last line.
-
-    Raises:
-        SafeSysIdError: nothing could be run again.
     """
     console, began = Console(soft_wrap=True), time.monotonic()
     with bar("running again", quiet) as progress:

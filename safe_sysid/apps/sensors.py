@@ -52,8 +52,7 @@ def log_settings(log: Log, model: RobotModel) -> dict[str, Any]:
 
     ``log``: of the robot's joints; ``model``: with what its file declares.
 
-    Raises:
-        LogError: not enough samples without a gap.
+    Raises LogError: not enough samples without a gap.
     """
     m = log.measurements
     good = np.flatnonzero(good_steps(log))
@@ -92,8 +91,7 @@ def torque_settings(log: Log, model: RobotModel) -> dict[str, Any]:
 
     ``log``: of the robot's joints; ``model``: with everything else declared.
 
-    Raises:
-        LogError: no equations.
+    Raises LogError: no equations.
     """
     fit = fit_log(log, model, model.arm_prior)
     if fit is None:
@@ -116,10 +114,7 @@ def _at_least(seen: FloatArray, declared: FloatArray) -> list[float]:
 def assumed_text(sensor: str, settings: Mapping[str, Any], model: RobotModel) -> list[str]:
     """Lines for people: what was taken for granted, and what it comes from.
 
-    Args:
-        sensor: a key of :data:`SENSORS`.
-        settings: those that the log showed.
-        model: with all of them.
+    ``sensor``: a key of :data:`SENSORS`; ``settings``: those that the log showed; ``model``: with all of them.
     """
     kind = SENSORS[sensor]
     b = per_joint(model.settings.measurement.torque_rel, model.n)

@@ -104,11 +104,7 @@ class ProcessGroup:
         return process
 
     def check(self) -> None:
-        """Look after everyone.
-
-        Raises:
-            ProcessDiedError: one has ended; the message has its last lines.
-        """
+        """Look after everyone. Raises ProcessDiedError: one has ended; the message has its last lines."""
         for process in self.processes:
             if process.process.poll() is not None:
                 raise ProcessDiedError(process.obituary())

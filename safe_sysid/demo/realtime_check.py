@@ -111,13 +111,8 @@ class BareLoop:
 def measure(seconds: float, busy: int, say: Callable[[str], None]) -> TimingRecord:
     """Start the nodes, look on, end them.
 
-    Args:
-        seconds: that are measured.
-        busy: endless loops beside them, ordinary processes.
-        say: progress.
-
-    Raises:
-        SafeSysIdError: a node ends, or does not begin.
+    ``seconds``: that are measured; ``busy``: endless loops beside them, ordinary processes; ``say``: progress.
+    Raises SafeSysIdError: a node ends, or does not begin.
     """
     names, slow = ("controller", "plant"), _slow_timing()
     with tempfile.TemporaryDirectory(prefix="safe_sysid_realtime_") as place, own_domain() as domain:
@@ -238,16 +233,13 @@ def theorem(robot: str, settings: dict[str, Any] | None) -> str:
 
 
 def print_timing(robot: str, seconds: float, busy: int, out: Path | None) -> int:
-    """Measure and say what was found; returns the exit status.
+    """Measure and say what was found; returns the exit status. Raises SafeSysIdError: it cannot be measured.
 
     Args:
         robot: name or file of the arm whose timing is judged.
         seconds: that are measured.
         busy: endless loops beside.
         out: file for what can be declared; None: none.
-
-    Raises:
-        SafeSysIdError: it cannot be measured.
     """
     model = load_robot(robot)
     declared = model.settings.timing

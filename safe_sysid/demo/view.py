@@ -73,11 +73,7 @@ class DemoView:
         self.address = ""
 
     def __enter__(self) -> DemoView:
-        """Start it and wait for its address.
-
-        Raises:
-            ProcessDiedError: it ended at once, as where its port is taken.
-        """
+        """Start it and wait for its address. Raises ProcessDiedError: it ended at once, as where its port is taken."""
         setup = self._setup
         options = setup.options
         if options.view is None:
@@ -135,8 +131,7 @@ def environment(options: ViewOptions) -> dict[str, str]:
 def run_view(options: ViewOptions) -> int:
     """Run the viewer until Ctrl-C; returns its exit status.
 
-    Raises:
-        SafeSysIdError: the robot cannot be read (nothing was started).
+    Raises SafeSysIdError: the robot cannot be read (nothing was started).
     """
     load_robot(options.robot, **options.overrides)
     with tempfile.TemporaryDirectory(prefix="safe_sysid_view_") as directory:

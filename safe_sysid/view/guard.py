@@ -62,13 +62,12 @@ def open_server(
 ) -> ViewServer:
     """Start the server.
 
+    Raises ViewServerError: the address or port cannot be had, or access is not refused where it must be.
+
     Args:
         port: 0 takes any that is free.
         names: by which browsers may call this machine, beside ``localhost`` and addresses.
         key: whether a browser must have been shown the printed address once.
-
-    Raises:
-        ViewServerError: the address or port cannot be had, or access is not refused where it must be.
     """
     listening = _bind(host, port)
     port = listening.getsockname()[1]

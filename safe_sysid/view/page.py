@@ -84,10 +84,7 @@ class LivePage:
     ) -> None:
         """Build the page.
 
-        Args:
-            server: where it is shown.
-            shapes: what it looks like.
-            call: calls a service; None: no buttons.
+        ``server``: where it is shown; ``shapes``: what it looks like; ``call``: calls a service; None: no buttons.
         """
         self._server, self._model, self._where, self._call = server, model, where, call
         self._told: dict[str, str] = {}

@@ -29,10 +29,7 @@ def ball(radius: float, around: int = AROUND) -> Mesh:
 def capsule(radius: float, length: float, around: int = AROUND) -> Mesh:
     """A cylinder along z with half balls at its ends.
 
-    Args:
-        radius: m.
-        length: of the cylinder, m.
-        around: corners of its equator, a multiple of 4.
+    ``radius``: m; ``length``: of the cylinder, m; ``around``: corners of its equator, a multiple of 4.
     """
     vertices, faces = _plain(creation.capsule(length, radius, count=[around // 2, around]))
     return vertices - 0.5 * (vertices.max(axis=0) + vertices.min(axis=0)), faces

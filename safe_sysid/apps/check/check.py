@@ -24,8 +24,7 @@ def check_file(file: str, robot: str, say: Callable[[str], None]) -> list[str]:
 
     ``file``: YAML file of a robot, a scene or node parameters, or name of a packaged robot or scene.
 
-    Raises:
-        SafeSysIdError: the file cannot be used at all.
+    Raises SafeSysIdError: the file cannot be used at all.
     """
     path, is_scene = _find(file)
     data = read_yaml(path)

@@ -32,8 +32,7 @@ def check_parameters(data: Mapping[str, Any], say: Callable[[str], None]) -> lis
 
     ``data``: what the file holds, by node name; ``/**`` is every node. Returns what speaks against using it.
 
-    Raises:
-        SafeSysIdError: the robot or the scene that it names cannot be used.
+    Raises SafeSysIdError: the robot or the scene that it names cannot be used.
     """
     reasons: list[str] = []
     nodes: list[tuple[str, dict[str, Any]]] = []

@@ -15,11 +15,7 @@ __all__ = ["judge", "start_reasons", "why_no_plans"]
 
 
 def judge(model: RobotModel, scene: Scene, say: Callable[[str], None]) -> list[str]:
-    """What speaks against letting an arm start in a scene.
-
-    Raises:
-        SafeSysIdError: there are no gains for it.
-    """
+    """What speaks against letting an arm start in a scene. Raises SafeSysIdError: there are no gains for it."""
     if model.settings.drives == "unknown":
         say(
             "identify only: nothing is known of the drives, so there are no gains, and no pose was judged; logs, tare, "

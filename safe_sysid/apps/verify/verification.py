@@ -81,12 +81,11 @@ class Verification:
     def check(self, names: Sequence[str | Path]) -> Answer:
         """Check files and directories, in this order; the worst answer counts.
 
+        Raises SafeSysIdError: something could not be checked: a log is missing, another robot, ...
+
         Args:
             names: certificates, plans, or directories with any of them. Bounds of a directory may be used by plans of
                 those after it.
-
-        Raises:
-            SafeSysIdError: something could not be checked: a log is missing, another robot, ...
         """
         answers: list[Answer] = []
         elsewhere: dict[str, Proved] = {}
@@ -273,8 +272,7 @@ _NAMED = {_BOUNDS: "certificate_", ARM_SCHEMA: "arm_certificate", _PLAN: "plan_"
 def _collect(path: Path) -> list[tuple[str, list[Path]]]:
     """What was named by schema, bounds first: all files that belong together, in any order.
 
-    Raises:
-        CertificateError: nothing there that can be checked.
+    Raises CertificateError: nothing there that can be checked.
     """
     expected = f"expected a certificate or a directory with some ({', '.join(_NAMED)})"
     if path.is_dir():

@@ -33,8 +33,7 @@ def add_results(parser: argparse.ArgumentParser, records: str, out: str) -> None
 def begin(options: argparse.Namespace, default: str) -> Console:
     """Check ``--json`` and ``--out`` (by default ``default``, which it then is); the console for tables.
 
-    Raises:
-        SafeSysIdError: a file cannot be written there.
+    Raises SafeSysIdError: a file cannot be written there.
     """
     one_thread()
     from rich.console import Console

@@ -79,8 +79,7 @@ def run(options: argparse.Namespace) -> int:
 def _experiment(options: argparse.Namespace) -> tuple[Experiment, int]:
     """What the options ask for, and how often.
 
-    Raises:
-        ExperimentError: names that there are not, or options that this table has no use for.
+    Raises ExperimentError: names that there are not, or options that this table has no use for.
     """
     from safe_sysid.studies.experiments.methods import ExperimentError
     from safe_sysid.studies.experiments.runner import experiment
@@ -102,8 +101,7 @@ def _experiment(options: argparse.Namespace) -> tuple[Experiment, int]:
 def _load(which: Experiment) -> None:
     """Read robot and work cells once: what is wrong with their files is said before anything is made.
 
-    Raises:
-        SafeSysIdError: one cannot be read.
+    Raises SafeSysIdError: one cannot be read.
     """
     from safe_sysid.robot.loading import load_robot
 

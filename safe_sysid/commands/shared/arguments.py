@@ -64,8 +64,7 @@ def check_output(option: str, path: Path | None) -> None:
 
     ``path``: of the file; None: nothing to check.
 
-    Raises:
-        ConfigError: its directory does not exist or takes no files, or it is a directory itself.
+    Raises ConfigError: its directory does not exist or takes no files, or it is a directory itself.
     """
     if path is None:
         return
@@ -82,8 +81,7 @@ def check_directory(option: str, path: Path) -> None:
 
     ``path``: of the directory, which need not exist yet.
 
-    Raises:
-        ConfigError: what exists of the path is no directory, or takes no files.
+    Raises ConfigError: what exists of the path is no directory, or takes no files.
     """
     try:
         nearest = next(place for place in (path, *path.absolute().parents) if place.exists())

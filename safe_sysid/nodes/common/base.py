@@ -307,8 +307,7 @@ class BaseNode(Node):
 
         ``topic``: relative name.
 
-        Raises:
-            MessageRefusedError: more than one publishes it.
+        Raises MessageRefusedError: more than one publishes it.
         """
         reason = self.exclusive_publishers.why_not(topic)
         if reason and not self.options.lockstep:

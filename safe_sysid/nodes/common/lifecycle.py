@@ -335,8 +335,7 @@ class ManagedNode(LifecycleNodeMixin, BaseNode):
     def check_digest(self, who: str, theirs: str) -> None:
         """Whether a message comes of the same configuration.
 
-        Raises:
-            MessageRefusedError: it does not; until one comes that does the node is in error.
+        Raises MessageRefusedError: it does not; until one comes that does the node is in error.
         """
         differs = difference(theirs, self.digest)
         if not differs:
@@ -381,8 +380,7 @@ class ManagedNode(LifecycleNodeMixin, BaseNode):
     def go_on(self) -> bool:
         """With ``autostart``: one more try, if it is time; returns whether nothing is left to do.
 
-        Raises:
-            SafeSysIdError: the node cannot be configured: another try would end the same way.
+        Raises SafeSysIdError: the node cannot be configured: another try would end the same way.
         """
         if not self.autostart or self.lifecycle in (ACTIVE, FINALIZED):
             return True

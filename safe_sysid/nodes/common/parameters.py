@@ -37,8 +37,7 @@ _NOT_OURS = (*_ROS, SETTINGS)
 def empty_lists_refused(name: str) -> Iterator[None]:
     """Make a node that declares what it is given: rcl gives an empty list no type, and rclpy declares none without.
 
-    Raises:
-        ConfigError: an empty list was given.
+    Raises ConfigError: an empty list was given.
     """
     try:
         yield
@@ -57,8 +56,7 @@ class NodeParameters:
     def __init__(self, node: Node, kind: str) -> None:
         """Declare everything; what was given at the start (``-p``, parameter files, launch) is judged here.
 
-        Raises:
-            ConfigError: a value of the wrong type or out of range, or a name that looks misspelt.
+        Raises ConfigError: a value of the wrong type or out of range, or a name that looks misspelt.
         """
         self.kind, self.state = kind, "unconfigured"
         self._node, self._managed = node, ManagedSettings in KINDS[kind]
@@ -85,8 +83,7 @@ class NodeParameters:
     def values(self) -> Mapping[str, Any]:
         """All values in force, by name; see :meth:`__getitem__`.
 
-        Raises:
-            ConfigError: a value that a check of the node (:meth:`check`) refuses.
+        Raises ConfigError: a value that a check of the node (:meth:`check`) refuses.
         """
         values = {name: self[name] for name in self._declared}
         for name, judge in self._checks.items():
@@ -106,8 +103,7 @@ class NodeParameters:
 
         ``callback``: runs in the executor's thread, and must not fail.
 
-        Raises:
-            SchemaError: the parameter never changes while the node works.
+        Raises SchemaError: the parameter never changes while the node works.
         """
         if self._declared[name].when != "live":
             raise SchemaError(f"{name}: {self._declared[name].when}: expected a live parameter")
@@ -126,8 +122,7 @@ class NodeParameters:
     def realtime(self) -> RealtimeOptions:
         """What the node asks the system's scheduler for.
 
-        Raises:
-            ConfigError: a list of processors that is none, or a nice node with real-time priority.
+        Raises ConfigError: a list of processors that is none, or a nice node with real-time priority.
         """
         priority, nice, text = (self[f"realtime.{name}"] for name in ("priority", "nice", "cpus"))
         if priority and nice:
@@ -288,11 +283,7 @@ class CommonOptions:
 
     @classmethod
     def of(cls, parameters: NodeParameters) -> CommonOptions:
-        """Read them.
-
-        Raises:
-            ConfigError: a value that cannot be used.
-        """
+        """Read them. Raises ConfigError: a value that cannot be used."""
         values = parameters.values()
         run_dir = values["run_dir"]
         if run_dir is not None:

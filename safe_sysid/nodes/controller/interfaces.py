@@ -79,8 +79,7 @@ def make_interface(
 ) -> Interface:
     """That of the configuration; everything that it will call is compiled.
 
-    Raises:
-        ParameterError: no tracking bound exists, or no tube is declared for what is asked.
+    Raises ParameterError: no tracking bound exists, or no tube is declared for what is asked.
     """
     settings, lockstep = model.settings, options.lockstep
     rows = to_ns(options.log_s) // to_ns(settings.timing.period_s)

@@ -153,8 +153,7 @@ class ControlSession:
     def on_measurement(self, sample: JointSample, arrival: int) -> None:
         """Answer, or keep it until everything that is due is there. ``sample``: in the model's order.
 
-        Raises:
-            MessageRefusedError: not newer than the last, or too old.
+        Raises MessageRefusedError: not newer than the last, or too old.
         """
         if self._timing.is_repeated(sample, self.last_stamp):
             if self._was_active and self.waiting is None:  # the plant was not connected yet

@@ -88,8 +88,7 @@ class PayloadForward:
     def __init__(self, node: BaseNode) -> None:
         """Import the type and look at its fields.
 
-        Raises:
-            ConfigError: it is not installed, is no type, or has fields that a payload cannot fill.
+        Raises ConfigError: it is not installed, is no type, or has fields that a payload cannot fill.
         """
         given = node.values
         self._service, self._hand = given["forward.service"], np.array(given["forward.hand"] or (), float)

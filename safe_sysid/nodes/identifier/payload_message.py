@@ -24,6 +24,8 @@ _DIGITS = 4
 def payload_message(model: RobotModel, box: ParameterBox, theta_e: FloatArray, stamp_ns: int) -> InertiaStamped | None:
     """The payload alone, without hand and last link, in the frame of what carries it, inertia about its centre of mass.
 
+    Raises ParameterError: an estimate that is not finite.
+
     Args:
         model: with the hand and the tool frame.
         theta_e: (10,) estimate of last link, hand and payload in the last joint's frame.
@@ -31,9 +33,6 @@ def payload_message(model: RobotModel, box: ParameterBox, theta_e: FloatArray, s
     Returns:
         All zero where the hand holds nothing: the message before must not stand for ever. None where no possible body
         was found inside the bounds: there is no estimate to tell.
-
-    Raises:
-        ParameterError: an estimate that is not finite.
     """
     alone = payload_bounds(model, box.payload_lower, theta_e, box.payload_upper)
     return _message(model, alone.nominal, stamp_ns) if alone.possible else None
@@ -53,15 +52,14 @@ def intervals_message(
 ) -> DiagnosticArray:
     """Ten labelled intervals of the payload alone, then of last link, hand and payload: for eyes and for programs.
 
+    Raises ParameterError: an estimate that is not finite.
+
     Args:
         model: with the hand and the frame of what carries payloads.
         box: what is proved.
         theta_e: (10,) estimate in the last joint's frame, inside it.
         level: of DiagnosticStatus.
         status: what the bounds are worth, in words.
-
-    Raises:
-        ParameterError: an estimate that is not finite.
     """
     alone = payload_bounds(model, box.payload_lower, theta_e, box.payload_upper)
     msg = DiagnosticArray()

@@ -120,11 +120,7 @@ def known_frames(model: RobotModel) -> tuple[str, ...]:
 
 
 def check_frame(frame: str, model: RobotModel) -> None:
-    """Refuse any other frame: nobody here transforms.
-
-    Raises:
-        MessageRefusedError: another frame, or none.
-    """
+    """Refuse any other frame: nobody here transforms. Raises MessageRefusedError: another frame, or none."""
     known = known_frames(model)
     if frame not in known:
         raise MessageRefusedError("unknown frame", f"frame_id = {frame[:40]!r}: expected {' or '.join(known)}")
@@ -170,8 +166,7 @@ def read_goal_joints(msg: JointTrajectory, model: RobotModel) -> Goal:
 def read_goal_pose(msg: PoseStamped, model: RobotModel) -> Goal:
     """Convert.
 
-    Raises:
-        MessageRefusedError: another frame, a number that is not finite or absurd, a quaternion that is none.
+    Raises MessageRefusedError: another frame, a number that is not finite or absurd, a quaternion that is none.
     """
     check_frame(msg.header.frame_id, model)
     pose = read_pose(msg.pose, "pose")
@@ -181,8 +176,7 @@ def read_goal_pose(msg: PoseStamped, model: RobotModel) -> Goal:
 def read_pose(pose: Any, name: str) -> tuple[FloatArray, FloatArray]:
     """Position (3,) and rotation (3, 3) of a Pose message.
 
-    Raises:
-        MessageRefusedError: not finite, absurdly far away, or not a rotation.
+    Raises MessageRefusedError: not finite, absurdly far away, or not a rotation.
     """
     p, o = pose.position, pose.orientation
     position, quaternion = np.array([p.x, p.y, p.z]), np.array([o.x, o.y, o.z, o.w])

@@ -30,8 +30,7 @@ class TopicSelection:
 
         ``exclude``: regular expression; topics that match from their first to their last character are left out.
 
-        Raises:
-            ConfigError: not a regular expression.
+        Raises ConfigError: not a regular expression.
         """
         try:
             self._exclude = re.compile(exclude) if exclude else None
@@ -49,8 +48,7 @@ class TopicSelection:
 def message_class(message_type: str) -> type:
     """The Python class of ``package/msg/Name``.
 
-    Raises:
-        ImportError: its package is not installed, or has no such message.
+    Raises ImportError: its package is not installed, or has no such message.
     """
     package, _, name = message_type.partition("/msg/")
     found = getattr(importlib.import_module(f"{package}.msg"), name, None)

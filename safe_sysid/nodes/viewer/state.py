@@ -259,8 +259,7 @@ def _aged(view: NodeView, age: float) -> NodeView:
 def _solid(marker: Marker) -> Solid:
     """One marker.
 
-    Raises:
-        MessageRefusedError: a type that is not drawn, not in the world's frame, or numbers that cannot be.
+    Raises MessageRefusedError: a type that is not drawn, not in the world's frame, or numbers that cannot be.
     """
     if marker.header.frame_id not in _WORLD:
         raise MessageRefusedError("another frame", f"frame {marker.header.frame_id[:40]!r}: expected world")

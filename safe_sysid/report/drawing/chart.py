@@ -86,10 +86,7 @@ def two_curves(time: FloatArray, first: FloatArray, second: FloatArray, label: s
 def thinned(time: FloatArray, values: FloatArray, most: int = 240) -> tuple[FloatArray, FloatArray]:
     """Few enough points to draw: of each stretch the smallest and the largest, so that no peak is lost.
 
-    Args:
-        time: (N,).
-        values: (N,); those that are not finite break the curve.
-        most: points.
+    ``time``: (N,); ``values``: (N,); those that are not finite break the curve; ``most``: points.
     """
     if time.size <= most:
         return time, values

@@ -24,10 +24,7 @@ def residuals_picture(
 ) -> bytes:
     """One panel per joint: what the equations leave, within what the declared errors allow.
 
-    Args:
-        time: (W,) s.
-        residual: (W, n).
-        bound: (W, n).
+    ``time``: (W,) s; ``residual``: (W, n); ``bound``: (W, n).
     """
     n = len(joint_names)
     rows = math.ceil(n / 2)

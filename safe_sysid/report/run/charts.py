@@ -140,10 +140,7 @@ def timeline_drawing(
 def torque_drawing(time: FloatArray, torque: FloatArray, limit: float | None, name: str) -> Markup:
     """Torque of one joint between its limits.
 
-    Args:
-        time: (K,) s.
-        torque: (K,) N m or N.
-        limit: N m or N; None if not known.
+    ``time``: (K,) s; ``torque``: (K,) N m or N; ``limit``: N m or N; None if not known.
     """
     axis = chart(96.0)
     finite = torque[np.isfinite(torque)]

@@ -59,11 +59,7 @@ class JudgedCurves:
 
 
 def write_curves(path: str | Path, curves: JudgedCurves) -> None:
-    """Write the file, whole or not at all.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Write the file, whole or not at all. Raises OSError: it cannot be written."""
     with replacing(path) as temporary:
         np.savez_compressed(temporary, **{f.name: getattr(curves, f.name) for f in fields(curves)})
 

@@ -103,8 +103,7 @@ class RunFacts:
 def read_facts(directory: str | Path) -> RunFacts:
     """Read a run directory. ``directory``: that nodes were given as ``run_dir``.
 
-    Raises:
-        NoRunError: it is no directory, or nothing in it is of a run.
+    Raises NoRunError: it is no directory, or nothing in it is of a run.
     """
     directory = Path(directory)
     if not directory.is_dir():

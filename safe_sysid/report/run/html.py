@@ -39,14 +39,11 @@ _MOST_EVENTS, _MOST_LINES, _MOST_PLANS = 300, 60, 200
 def write_run_report(
     facts: RunFacts, out: str | Path | None = None, model: RobotModel | None = None
 ) -> tuple[Path, RunVerdict]:
-    """Write the page of a run. Returns where the page is, and its verdict.
+    """Write the page of a run. Returns where the page is, and its verdict. Raises OSError: the page cannot be written.
 
     Args:
         out: of the page; None: ``report.html`` in its directory.
         model: the arm of the run, which alone knows the hand; without it the payload alone is left out.
-
-    Raises:
-        OSError: the page cannot be written.
     """
     path = Path(out) if out is not None else facts.directory / "report.html"
     text, verdict = run_html(facts, model)

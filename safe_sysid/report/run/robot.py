@@ -22,8 +22,7 @@ def robot_of_run(facts: RunFacts, named: str | None = None) -> RobotModel | None
     ``named``: packaged robot or file; None: the packaged one that the run names.
     Returns None if the run names no packaged robot, or its settings do not fit.
 
-    Raises:
-        SafeSysIdError: a robot was named, and cannot be loaded.
+    Raises SafeSysIdError: a robot was named, and cannot be loaded.
     """
     name = named or str(facts.parameters.get("robot") or facts.robot)
     if named is None and not name.isidentifier():

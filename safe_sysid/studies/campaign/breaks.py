@@ -45,11 +45,7 @@ class Break:
 
     @classmethod
     def named(cls, name: str | None) -> Break:
-        """By name; None breaks nothing.
-
-        Raises:
-            ParameterError: no such assumption.
-        """
+        """By name; None breaks nothing. Raises ParameterError: no such assumption."""
         if name is None:
             return cls()
         if name not in BREAKS:

@@ -27,8 +27,7 @@ class CampaignError(SafeSysIdError):
 def read_results(path: str | Path) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
     """What a file of results holds. Returns what the campaign is, and its trials by index.
 
-    Raises:
-        CampaignError: no such file, not a file of results, or a line other than the last that is damaged.
+    Raises CampaignError: no such file, not a file of results, or a line other than the last that is damaged.
     """
     header, trials, _ = _parse(Path(path))
     return header, trials
@@ -75,12 +74,11 @@ class ResultFile:
     def __init__(self, path: str | Path, header: dict[str, Any], resume: bool) -> None:
         """Open, or start, the file.
 
+        Raises CampaignError: the file exists and is not to be continued, or is that of another campaign.
+
         Args:
             header: what the campaign is; a file that is continued must say the same.
             resume: continue a file that exists; without it such a file is refused, not overwritten.
-
-        Raises:
-            CampaignError: the file exists and is not to be continued, or is that of another campaign.
         """
         self.path = Path(path)
         self.done: dict[int, dict[str, Any]] = {}
@@ -121,8 +119,7 @@ class ResultFile:
 def write_summary(path: str | Path, summary: dict[str, Any]) -> None:
     """Write JSON; the file is either the old or the new one, never half of one.
 
-    Raises:
-        CampaignError: the file cannot be written.
+    Raises CampaignError: the file cannot be written.
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.tmp")

@@ -72,11 +72,7 @@ class Campaign:
         return {"kind": self.kind, "seed": self.seed, "options": self.options}
 
     def function(self) -> Callable[[int, int, dict[str, Any]], Result]:
-        """The trial.
-
-        Raises:
-            CampaignError: unknown kind.
-        """
+        """The trial. Raises CampaignError: unknown kind."""
         return self._function_of(KINDS)
 
     def _function_of(self, kinds: Mapping[str, tuple[str, str]]) -> Callable[[int, int, dict[str, Any]], Result]:
@@ -127,8 +123,7 @@ def in_processes(campaign: Campaign, indices: Iterable[int], jobs: int, chunk: i
 
     Close the iterator to stop: workers are killed at once, and with them the trials that are under way.
 
-    Raises:
-        CampaignError: a worker died.
+    Raises CampaignError: a worker died.
     """
     # Not a pool of concurrent.futures: after a second Ctrl-C that one waits for its workers for ever.
     chunks = _chunks(indices, chunk)
@@ -203,8 +198,7 @@ def in_dask(
 
     ``address``: of the scheduler, as ``tcp://host:8786``.
 
-    Raises:
-        CampaignError: Dask is not installed, the scheduler does not answer or has no workers, or a task was lost.
+    Raises CampaignError: Dask is not installed, the scheduler does not answer or has no workers, or a task was lost.
     """
     try:
         from distributed import Client, as_completed

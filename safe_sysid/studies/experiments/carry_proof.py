@@ -80,11 +80,7 @@ class CarryProof:
         return with_box_around(arm, self.payloads[payload]) if payload in self.payloads else arm
 
     def gains(self, payload: str, carry: QuinticTrajectory, box: ParameterBox) -> ControllerGains:
-        """Gains for a carry in lock-step.
-
-        Raises:
-            ParameterError: no tracking bound exists.
-        """
+        """Gains for a carry in lock-step. Raises ParameterError: no tracking bound exists."""
         return gains_for_motion(self.arm(payload), carry, box, lockstep=True)
 
     def judge(

@@ -125,8 +125,7 @@ def run_workcell(cell: CellSimulation, driver: Driver, *, record: bool = False) 
 
     ``record``: whether to keep every tick of the driver's motions.
 
-    Raises:
-        SafeSysIdError: driver or files are wrong (a failure of the method is no exception but a report).
+    Raises SafeSysIdError: driver or files are wrong (a failure of the method is no exception but a report).
     """
     recording = Recording() if record else None
     placements: list[Placement] = []
@@ -225,13 +224,8 @@ def _go_to_next(cell: CellSimulation, own: OwnController, following: CarryTask) 
 def way_back(cell: CellSimulation, rest: FloatArray, ready: FloatArray) -> QuinticTrajectory:
     """Slow motion from rest to rest with what is held, clear of everything.
 
-    Args:
-        cell: as it is now.
-        rest: (n,) rad, where the reference rests.
-        ready: (n,) rad, where to go.
-
-    Raises:
-        SafeSysIdError: no way was found.
+    ``cell``: as it is now; ``rest``: (n,) rad, where the reference rests; ``ready``: (n,) rad, where to go.
+    Raises SafeSysIdError: no way was found.
     """
     way = float(np.abs(ready - rest).max())
     duration = max(1.875 * way / _SLOW, np.sqrt(5.774 * way / _GENTLE), 0.5)

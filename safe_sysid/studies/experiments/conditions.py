@@ -43,11 +43,7 @@ class CostCase:
     plans: int = 4  #: how many
 
     def __post_init__(self) -> None:
-        """Validate the cost.
-
-        Raises:
-            PlanError: it cannot be read.
-        """
+        """Validate the cost. Raises PlanError: it cannot be read."""
         if self.cost != RANDOM:
             CostSpec.parse(self.cost)
 
@@ -58,15 +54,12 @@ class CostCase:
 
 
 def run_case(case: CostCase) -> dict[str, Any]:
-    """Run it; a record for JSON.
+    """Run it; a record for JSON. Raises PlanError: the start was refused, or the run taught nothing.
 
     Returns:
         The case's fields and ``widths`` (updates, 10), ``prior`` (10,) widths, ``inside`` (whether every box held the
         truth), ``planned``, ``refusals``, ``condition`` (2-norm condition number of PSO's Y, unscaled, over all data),
         ``condition_scaled`` (columns times the prior's radii), ``plan_s`` and ``seconds``.
-
-    Raises:
-        PlanError: the start was refused, or the run taught nothing.
     """
     began = time.perf_counter()
     model, scene = load_robot(case.robot), load_scene(case.scene)

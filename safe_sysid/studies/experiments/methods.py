@@ -107,8 +107,7 @@ METHODS = {
 def choose(names: Iterable[str], known: tuple[str, ...], what: str) -> tuple[str, ...]:
     """Names in the paper's order, each once. ``known``: all there are: methods, experiments or payloads.
 
-    Raises:
-        ExperimentError: unknown name, or none at all.
+    Raises ExperimentError: unknown name, or none at all.
     """
     asked = list(names)
     for name in asked:

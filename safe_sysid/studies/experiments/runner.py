@@ -81,15 +81,14 @@ def experiment(
 
     Returns the trials and how many times the paper (or, for table 4, we) would repeat them.
 
+    Raises ExperimentError: an unknown table, a name that it does not have, or names of what it does not consist of.
+
     Args:
         table: one of :data:`TABLES` or :data:`FIGURES`.
         experiments: of "a", "b", "c"; None for those of the table.
         methods: by the paper's names; None for those of the table.
         payloads: dumbbells; None for those of the table.
         settings: further options of the trials; plain data.
-
-    Raises:
-        ExperimentError: an unknown table, a name that it does not have, or names of what it does not consist of.
     """
     if table not in _STUDIES:
         raise ExperimentError(f"table {table!r}: expected one of {', '.join(_STUDIES)}")

@@ -42,8 +42,7 @@ def only(workcell: Workcell, payloads: Sequence[str]) -> Workcell:
 
     ``payloads``: names, neighbours in the stack.
 
-    Raises:
-        ExperimentError: none of them is in the work cell, or one in between is missing.
+    Raises ExperimentError: none of them is in the work cell, or one in between is missing.
     """
     tasks = tuple(task for task in workcell.tasks if task.dumbbell in payloads)
     names = [task.dumbbell for task in workcell.tasks]

@@ -113,8 +113,7 @@ def left_by(folder: Path, model: RobotModel, log: Log, updates: int) -> LogRun:
 def honest_run(seed: int, number: int) -> ForgedRun:
     """A run of a made-up arm that passes: the first of some that are drawn.
 
-    Raises:
-        SafeSysIdError: an honest run is refused, or none of those that were drawn moves its arm enough.
+    Raises SafeSysIdError: an honest run is refused, or none of those that were drawn moves its arm enough.
     """
     for attempt in range(_ATTEMPTS):
         model, log = log_of(build_case(seed, _ATTEMPTS * number + attempt, {"fixed": SMALL}))

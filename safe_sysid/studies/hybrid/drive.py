@@ -87,15 +87,14 @@ def drive(
 ) -> Driven:
     """Follow a reference; the parts, and their order, are those of a tick of the controller.
 
+    Raises ModelError: the arm ran away.
+
     Args:
         arm: at rest where the reference begins.
         theta: (14 n,) that the law inverts.
         reference: (N, 3, n) desired position, velocity, acceleration at the end of each period.
         added: the guarded feed-forward; None: nothing.
         settle: periods before, in which the first position is held, and models get to know the state.
-
-    Raises:
-        ModelError: the arm ran away.
     """
     n, count = arm.model.n, len(reference)
     known, limit = ModelInUse(theta, theta, np.zeros(len(theta))), arm.model.limits.torque

@@ -87,10 +87,7 @@ def entries(size: DataSize) -> list[Entry]:
 def acceleration(qd: FloatArray, rate: float = 1000.0, cutoff: float = 5.0) -> FloatArray:
     """Accelerations (N, n) of measured velocities, by a Butterworth filter of order 2 forwards and backwards.
 
-    Args:
-        qd: (N, n) rad/s.
-        rate: samples per second.
-        cutoff: Hz, of the filter.
+    ``qd``: (N, n) rad/s; ``rate``: samples per second; ``cutoff``: Hz, of the filter.
     """
     smooth = sosfiltfilt(butter(2, cutoff, fs=rate, output="sos"), qd, axis=0)
     return np.asarray(np.gradient(smooth, 1.0 / rate, axis=0))
@@ -108,8 +105,7 @@ def driven_series(
 
     ``theta``: (14 n,) of the controller's rigid model.
 
-    Raises:
-        ModelError: the arm ran away.
+    Raises ModelError: the arm ran away.
     """
     arm = FlexibleArm(model, read_effects(_EFFECTS, model.theta_nominal, scale), series.start)
     count = round(series.period / arm.period)
@@ -150,13 +146,12 @@ def make_data(
 ) -> Dataset:
     """Make a data set, or what is missing of it.
 
+    Raises ParameterError: an unknown size, or a folder with data of another size or scale.
+
     Args:
         folder: of the files; the index is written last.
         size: one of :data:`SIZES`.
         jobs: processes; 0: one per core.
-
-    Raises:
-        ParameterError: an unknown size, or a folder with data of another size or scale.
     """
     if size not in SIZES:
         raise ParameterError(f"data = {size!r}: expected one of {', '.join(SIZES)}")
@@ -190,8 +185,7 @@ def open_data(
 
     ``named``: one of :data:`SIZES`, or a directory; ``progress``: as of :func:`make_data`.
 
-    Raises:
-        SafeSysIdError: as :func:`make_data` and :func:`read_dataset`.
+    Raises SafeSysIdError: as :func:`make_data` and :func:`read_dataset`.
     """
     if named not in SIZES:
         return read_dataset(named)

@@ -140,8 +140,7 @@ def set_points(model: RobotModel, duration: float, count: int = 5, step: float =
 
     ``duration``: of each motion, s; ``step``: largest, of each joint, rad.
 
-    Raises:
-        ParameterError: a joint that has no limits.
+    Raises ParameterError: a joint that has no limits.
     """
     rng = np.random.default_rng(seed)
     low, high = model.limits.position_lower, model.limits.position_upper

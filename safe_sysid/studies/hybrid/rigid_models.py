@@ -36,14 +36,13 @@ def identified(
 ) -> tuple[FloatArray, BaseParameters]:
     """What data say of the arm, terms that are not identified left out; see :func:`fit_rigid_part`.
 
+    Raises ParameterError: an unknown name, no data, or data that no real arm fits.
+
     Args:
         model: of the arm; its transition velocity is that of friction.
         motions: q, qd, qdd, torque, (N, n) each.
         terms: one of :data:`~safe_sysid.apps.learn_rigid_part.TERMS`.
         scale: (n,) what a joint's torque error is divided by; None: the largest torques of the data.
-
-    Raises:
-        ParameterError: an unknown name, no data, or data that no real arm fits.
     """
     start = np.zeros(model.layout.size)
     start[model.layout.links] = drawing(model)[model.layout.links]

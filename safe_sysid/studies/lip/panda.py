@@ -156,10 +156,7 @@ class Panda:
     def data(self, setting: Setting, seed: int, dense: int = 1) -> Data:
         """A trajectory with its torques.
 
-        Args:
-            setting: how it is drawn.
-            seed: of trajectory and noise.
-            dense: samples for each one of the setting.
+        ``setting``: how it is drawn; ``seed``: of trajectory and noise; ``dense``: samples for each one of the setting.
         """
         x = self.trajectory(setting, seed, dense)
         torque = self.torque(x)

@@ -90,8 +90,7 @@ class JointReader:
     def read(self, msg: JointState) -> JointSample:
         """Convert.
 
-        Raises:
-            MessageRefusedError: joints missing or named twice, lengths that differ, a number not finite, no stamp.
+        Raises MessageRefusedError: joints missing or named twice, lengths that differ, a number not finite, no stamp.
         """
         if msg.name != self._names or not self._names:
             self._learn(msg.name)
@@ -183,8 +182,7 @@ class CommandWriter:
 def read_command(msg: Float64MultiArray, n: int) -> tuple[int | None, FloatArray | None]:
     """Stamp that is answered (None: not said) and torque (n,) in N m (None: no command).
 
-    Raises:
-        MessageRefusedError: wrong length, not finite, a label that is no stamp.
+    Raises MessageRefusedError: wrong length, not finite, a label that is no stamp.
     """
     stamp = None
     if msg.layout.dim and msg.layout.dim[0].label:
@@ -309,8 +307,7 @@ def bounds_message(
 def read_bounds(msg: Float64MultiArray, size: int) -> BoundsAnswer:
     """Convert a 3 x ``size`` message.
 
-    Raises:
-        MessageRefusedError: layout or labels malformed, wrong size, not finite, not ``lower <= nominal <= upper``.
+    Raises MessageRefusedError: layout or labels malformed, wrong size, not finite, not ``lower <= nominal <= upper``.
     """
     dim = msg.layout.dim
     if len(dim) != 2 or msg.layout.data_offset != 0:

@@ -104,11 +104,7 @@ class MessageFilter:
         self._refused, self._since = 0, clock()  # how many, within the second that began then
 
     def admit(self, data: bytes) -> None:
-        """Count a message that may be read.
-
-        Raises:
-            MessageRefusedError: too long or too often.
-        """
+        """Count a message that may be read. Raises MessageRefusedError: too long or too often."""
         if self._bucket is not None and not self._bucket.take():
             self.too_often += 1
             self._count()

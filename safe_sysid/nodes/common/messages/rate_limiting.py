@@ -31,11 +31,7 @@ Refuse = Callable[[str, str, str], None]
 
 
 def decode(data: bytes, message_type: type) -> Any:
-    """The message object.
-
-    Raises:
-        MessageRefusedError: it is not readable as that.
-    """
+    """The message object. Raises MessageRefusedError: it is not readable as that."""
     try:
         return deserialize_message(data, message_type)
     except Exception as error:

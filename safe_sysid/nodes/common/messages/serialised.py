@@ -33,11 +33,7 @@ class _Shape:
     """Where in the bytes of a kind of message its changing fields lie."""
 
     def __init__(self, data: bytes, marks: Sequence[bytes]) -> None:
-        """Find each mark.
-
-        Raises:
-            ValueError: one does not occur exactly once, or they overlap.
-        """
+        """Find each mark. Raises ValueError: one does not occur exactly once, or they overlap."""
         self.template = data
         self.starts = [data.index(mark) for mark in marks]
         if any(data.count(mark) != 1 for mark in marks):
@@ -113,11 +109,7 @@ class JointBytesReader:
         self._effort_at = 0
 
     def read(self, data: bytes) -> JointSample:
-        """Convert.
-
-        Raises:
-            MessageRefusedError: as JointReader.
-        """
+        """Convert. Raises MessageRefusedError: as JointReader."""
         if self._shape is None or not self._shape.fits(data):
             return self._learn(data)
         stamp, position, velocity = self._at
@@ -203,11 +195,7 @@ class CommandBytesReader:
         self._layout = conversions.CommandWriter(n).fill(0, np.zeros(n)).layout
 
     def read(self, data: bytes | Float64MultiArray) -> tuple[int | None, FloatArray | None]:
-        """Stamp that is answered and torque (n,), either may be None.
-
-        Raises:
-            MessageRefusedError: as read_command.
-        """
+        """Stamp that is answered and torque (n,), either may be None. Raises MessageRefusedError: as read_command."""
         if isinstance(data, bytes) and self._shape.fits(data):
             label, place = self._shape.starts
             digits = data[label : label + _LABEL]

@@ -58,8 +58,7 @@ class TrueArm:
 def draw_arm(rng: np.random.Generator, n: int, chain: str, payload: DrawnPayload, coulomb: float) -> TrueArm:
     """A random arm. ``chain``: one of :data:`CHAINS`; ``coulomb``: size of the Coulomb friction, N m.
 
-    Raises:
-        ParameterError: unknown kind of chain.
+    Raises ParameterError: unknown kind of chain.
     """
     if chain not in CHAINS:
         raise ParameterError(f"chain = {chain!r}: expected one of {', '.join(CHAINS)}")

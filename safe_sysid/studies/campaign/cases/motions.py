@@ -32,11 +32,7 @@ class TrueMotion:
     coefficients: FloatArray  #: (K, n, 6) of the pieces in local time, rad/s^d
 
     def __post_init__(self) -> None:
-        """Check shapes and freeze.
-
-        Raises:
-            ParameterError: shapes do not fit, or knots do not increase.
-        """
+        """Check shapes and freeze. Raises ParameterError: shapes do not fit, or knots do not increase."""
         knots = frozen_array(self.knots, None, "TrueMotion.knots")
         c = np.asarray(self.coefficients, float)
         if knots.ndim != 1 or len(knots) < 2 or np.any(np.diff(knots) <= 0.0):
@@ -150,7 +146,7 @@ def bang(knots: FloatArray, start: FloatArray, velocity: FloatArray, acceleratio
 def draw_motion(
     rng: np.random.Generator, kind: str, n: int, duration: float, period: float, transition: float
 ) -> TrueMotion:
-    """A random motion.
+    """A random motion. Raises ParameterError: unknown kind.
 
     Args:
         kind: one of :data:`MOTIONS`: quintics to rest that follow each other before they end; waves; quintics with a
@@ -159,9 +155,6 @@ def draw_motion(
         duration: s.
         period: of the samples, s.
         transition: velocity below which friction may be anything, rad/s.
-
-    Raises:
-        ParameterError: unknown kind.
     """
     start = rng.uniform(-np.pi, np.pi, n)
     limit = rng.uniform(2.0, 15.0, n)

@@ -69,7 +69,7 @@ class Signs:
 
 
 def draw_levels(rng: np.random.Generator, n: int, period: float, kind: str, effort: str) -> Levels:
-    """Random bounds, unequal for all joints.
+    """Random bounds, unequal for all joints. Raises ParameterError: unknown kind.
 
     Args:
         period: of the samples, s.
@@ -79,9 +79,6 @@ def draw_levels(rng: np.random.Generator, n: int, period: float, kind: str, effo
         effort: "held" if the torque is really constant over every period; "mean" if only its mean is known: position
             errors are then so large against those of velocity that no test function with ramps is used, which need the
             torque itself, and there is no delay; "sampled" for torques at instants.
-
-    Raises:
-        ParameterError: unknown kind.
     """
     absolute = {
         "usual": (1e-2, 0.3), "tiny": (1e-8, 1e-4), "coarse": (1e-3, 1.0), "states": (1e-4, 0.1),
@@ -118,14 +115,11 @@ def draw_levels(rng: np.random.Generator, n: int, period: float, kind: str, effo
 
 
 def draw_signs(rng: np.random.Generator, pattern: str, record: TrueRecord, torque: FloatArray) -> Signs:
-    """Errors by a fixed pattern.
+    """Errors by a fixed pattern. Raises ParameterError: unknown pattern.
 
     Args:
         pattern: one of :data:`NOISES`, the worst directions apart (they start from random signs).
         torque: (N+1, n) true torques, N m.
-
-    Raises:
-        ParameterError: unknown pattern.
     """
     if pattern not in NOISES:
         raise ParameterError(f"noise = {pattern!r}: expected one of {', '.join(NOISES)}")

@@ -37,12 +37,11 @@ class DrawnPayload:
 def draw_payload(rng: np.random.Generator, kind: str) -> DrawnPayload:
     """A random payload. A rod's pseudo-inertia has rank 2, a point's rank 1: on the edge of what is possible.
 
+    Raises ParameterError: unknown kind.
+
     Args:
         kind: one of :data:`PAYLOADS`; "block" has one density and may fill its box, the others are points; "corner" has
             all its mass in corners of the box, "light" a millionth of the usual mass.
-
-    Raises:
-        ParameterError: unknown kind.
     """
     center, size = rng.uniform(-0.15, 0.15, 3), rng.uniform(0.02, 0.4, 3)
     if kind == "block":

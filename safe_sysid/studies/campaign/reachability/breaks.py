@@ -35,8 +35,7 @@ BREAKS = {
 def told(case: ReachabilityCase, name: str | None) -> ReachabilityCase:
     """The case as the enclosures get to know it. ``name``: one of :data:`BREAKS`; None for the truth.
 
-    Raises:
-        ParameterError: no such break.
+    Raises ParameterError: no such break.
     """
     if name is None:
         return case

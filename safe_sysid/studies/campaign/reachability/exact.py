@@ -141,9 +141,7 @@ def _joint_rotations(kin: Kinematics, q: Exact) -> list[Exact]:
 def exact_poses(kin: Kinematics, q: Exact, base: int = 0) -> tuple[list[Exact], list[Exact]]:
     """Rotations and origins of the frames base .. n in frame ``base`` (0 the world, j + 1 joint frame j).
 
-    Args:
-        q: (n,) exact.
-        base: index of the frame of reference.
+    ``q``: (n,) exact; ``base``: index of the frame of reference.
     """
     with digits():
         turns = _joint_rotations(kin, q)

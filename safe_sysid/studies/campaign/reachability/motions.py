@@ -14,7 +14,7 @@ __all__ = ["draw_motion"]
 def draw_motion(
     rng: np.random.Generator, kind: str, n: int, velocity: FloatArray, home: FloatArray | None, far: bool
 ) -> QuinticTrajectory:
-    """A trajectory to rest.
+    """A trajectory to rest. Raises ParameterError: unknown kind.
 
     Args:
         kind: "rest": one quintic from a moving state; "knots": two to five segments, acceleration and jerk jump;
@@ -24,9 +24,6 @@ def draw_motion(
         velocity: (n,) velocity limits, rad/s.
         home: (n,) about where to move, rad; None for anywhere.
         far: whether to start many turns from zero.
-
-    Raises:
-        ParameterError: unknown kind.
     """
     q = rng.uniform(-3.0, 3.0, n) if home is None else home + rng.normal(0.0, 0.3, n)
     if far:

@@ -184,8 +184,7 @@ def attack_torques(
 ) -> tuple[FloatArray, FloatArray]:
     """Samples in every cell, then ascent in some: those where samples came nearest to the claim, and one at random.
 
-    Returns:
-        Times (N,) and symbols (N, size) of what was visited last: places worth a look by others.
+    Returns times (N,) and symbols (N, size) of what was visited last: places worth a look by others.
     """
     truth, tube, n, count = TorqueTruth(case), case.tube, case.n, cells.count
     which = np.tile(np.arange(count), max(samples // count, 2))

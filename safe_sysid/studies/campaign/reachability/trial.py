@@ -64,8 +64,7 @@ def attack_enclosures(
 
     Enclosures are looked up in their modules at every call, so that a test can put a broken one there.
 
-    Returns:
-        Number of cells, and times (N,) and symbols (N, size) that are worth a look by :func:`attack_plan`.
+    Returns the number of cells, and times (N,) and symbols (N, size) that are worth a look by :func:`attack_plan`.
     """
     gains, model, n, assume = claims.gains, claims.model, case.n, claims.gains.assumptions
     cells = cell_module.time_cells(claims.trajectory, case.settings.intervals)
@@ -104,9 +103,7 @@ def attack_plan(
 ) -> certificates.PlanCertificate:
     """Attack the certificate of the case's plan.
 
-    Args:
-        times: (N,) at which to look, s.
-        symbols: (N, size) likewise.
+    ``times``: (N,) at which to look, s; ``symbols``: (N, size) likewise.
     """
     certificate = certificates.verify_plan(
         claims.plan,

@@ -40,13 +40,12 @@ def in_hand(payload: Payload, position: ArrayLike = GRIP, rotation: ArrayLike | 
 def draw_arm(model: RobotModel, payloads: Sequence[Payload], seed: int, mode: str = "uniform") -> FloatArray:
     """True parameters (14 n,) of an arm with an *empty* hand, inside the prior with each payload in its hand.
 
+    Raises ParameterError: a payload does not fit the prior (named parameter).
+
     Args:
         payloads: in the tool frame.
         seed: the same one gives the same arm.
         mode: one of :data:`~safe_sysid.simulation.arms.DRAW_MODES`.
-
-    Raises:
-        ParameterError: a payload does not fit the prior (named parameter).
     """
     rng = np.random.default_rng(seed)
     hand = model.layout.payload

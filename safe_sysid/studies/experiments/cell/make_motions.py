@@ -50,10 +50,7 @@ _ATTEMPTS = 4
 def pose_for(model: RobotModel, position: FloatArray, rotation: FloatArray, near: FloatArray) -> FloatArray:
     """Joint angles (n,) with a dumbbell at a pose in the hand, the nearest to others.
 
-    Args:
-        position: (3,) of the dumbbell's middle, m.
-        rotation: (3, 3) its axes.
-        near: (n,) rad.
+    ``position``: (3,) of the dumbbell's middle, m; ``rotation``: (3, 3) its axes; ``near``: (n,) rad.
     """
     tool = tool_axes(rotation)
     return goal_from_pose(model, position - tool @ GRIP, tool, near)

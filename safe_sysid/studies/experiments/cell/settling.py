@@ -56,14 +56,11 @@ class Settling:
         friction: SurfaceFriction,
         gravity: FloatArray,
     ) -> None:
-        """Build the world.
+        """Build the world. Raises ModelError: an obstacle that is not a box, or a body MuJoCo refuses.
 
         Args:
             bodies: by name: what it is (solids and parameters in its own frame), and how it moves now.
             gravity: (3,) m/s^2.
-
-        Raises:
-            ModelError: an obstacle that is not a box, or a body MuJoCo refuses.
         """
         spec = mujoco.MjSpec()
         spec.compiler.degree = False

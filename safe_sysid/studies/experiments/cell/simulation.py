@@ -51,7 +51,7 @@ class CellSimulation:
         actuator: str = "random",
         q0: ArrayLike | None = None,
     ) -> None:
-        """Build it, at rest.
+        """Build it, at rest. Raises SafeSysIdError: work cell, arm and parameters do not fit each other.
 
         Args:
             workcell: what stands where.
@@ -59,9 +59,6 @@ class CellSimulation:
             noise: mode of the measurement errors with the declared bounds, or a noise model of one's own.
             actuator: mode of the actuator errors with the declared bounds.
             q0: (n,) rad; None for the first task's pick pose.
-
-        Raises:
-            SafeSysIdError: work cell, arm and parameters do not fit each other.
         """
         check_fits(workcell, model)
         self.workcell, self.model = workcell, model
@@ -144,8 +141,7 @@ class CellSimulation:
     def step(self, torque: ArrayLike | None) -> Sample:
         """Advance by one period. ``torque``: (n,) N m; None: no command came, the drives hold or brake by themselves.
 
-        Raises:
-            ModelError: the simulation has diverged.
+        Raises ModelError: the simulation has diverged.
         """
         measurement = self._plant.step(torque)
         np.maximum(self.peak_torque, np.abs(self._plant.command_in_force), out=self.peak_torque)
@@ -209,8 +205,7 @@ class CellSimulation:
     def grasp(self, name: str) -> None:
         """Weld a dumbbell to the hand, as it stands in the hand now.
 
-        Raises:
-            GraspError: the hand is full, not around the handle, or moving.
+        Raises GraspError: the hand is full, not around the handle, or moving.
         """
         item = self.workcell.dumbbell(name)
         rotation, position = self._tool()
@@ -233,8 +228,7 @@ class CellSimulation:
     def release(self) -> None:
         """Open the hand: from now on the dumbbell is a free body with the velocity that it has.
 
-        Raises:
-            GraspError: the hand is empty.
+        Raises GraspError: the hand is empty.
         """
         if self._held is None:
             raise GraspError("release: the hand is empty: expected a dumbbell in it")

@@ -96,11 +96,7 @@ class Workcell:
     file: str
 
     def dumbbell(self, name: str) -> Dumbbell:
-        """A dumbbell by name.
-
-        Raises:
-            ConfigError: there is none of that name.
-        """
+        """A dumbbell by name. Raises ConfigError: there is none of that name."""
         for item in self.dumbbells:
             if item.name == name:
                 return item
@@ -244,8 +240,7 @@ def wanted_motions(file: str | Path) -> MotionsWanted:
 def check_fits(cell: Workcell, model: RobotModel) -> None:
     """Check what only a robot can tell.
 
-    Raises:
-        ConfigError: numbers of joints, or names in allowed pairs, that do not fit.
+    Raises ConfigError: numbers of joints, or names in allowed pairs, that do not fit.
     """
     cell.scene.check(model)
     for key in ("torque", "drive_torque"):

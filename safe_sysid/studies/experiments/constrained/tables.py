@@ -63,11 +63,7 @@ class ConstrainedExperiment(Campaign):
     """Trials of one table: every seed of every limb; an index is seed times limbs plus limb."""
 
     def function(self) -> Callable[[int, int, dict[str, Any]], Result]:
-        """The trial.
-
-        Raises:
-            SafeSysIdError: a limb that there is not.
-        """
+        """The trial. Raises SafeSysIdError: a limb that there is not."""
         for limb in self.options["limbs"]:
             if limb not in LIMBS:
                 raise SafeSysIdError(f"limb {limb!r}: expected one of {', '.join(LIMBS)}")
