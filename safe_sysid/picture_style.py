@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from safe_sysid.whole_files import replacing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = ["INK", "new_figure", "save_figure", "style_axis"]
 
@@ -17,6 +19,8 @@ INK = "#30363d"
 
 def new_figure(width: float, height: float, title: str, title_size: float = 12.5) -> Figure:
     """An empty figure with its title at the left. ``width``: inches; ``height``: inches; ``title_size``: points."""
+    from matplotlib.figure import Figure  # takes a second to import: for those who draw
+
     figure = Figure(figsize=(width, height), dpi=110, layout="constrained", facecolor="white")
     figure.suptitle(title, fontsize=title_size, color=INK, x=0.01, ha="left")
     return figure

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.signal import savgol_filter
 
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.decimals import at_most
@@ -54,6 +53,8 @@ def log_settings(log: Log, model: RobotModel) -> dict[str, Any]:
 
     Raises LogError: not enough samples without a gap.
     """
+    from scipy.signal import savgol_filter  # takes a second to import, and is rarely asked for
+
     m = log.measurements
     good = np.flatnonzero(good_steps(log))
     steps = np.diff(m.stamps[good])

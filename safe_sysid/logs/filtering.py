@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from scipy.signal import butter, sosfiltfilt
 
 from safe_sysid.identification.equations.measurements import GAP, Measurements
 from safe_sysid.logs.checks.stamp_checks import good_steps
@@ -33,6 +32,8 @@ def low_pass(log: Log, model: RobotModel, cutoff_hz: float) -> Log:
     m = log.measurements
     if not np.all(good_steps(log)) or (len(m) > 1 and np.max(np.diff(m.stamps)) > GAP / rate):
         raise LogError("--filter: the log has gaps or missing numbers: expected an unbroken one (see --from and --to)")
+    from scipy.signal import butter, sosfiltfilt  # takes a second to import, and is rarely asked for
+
     sos = butter(_ORDER, cutoff_hz, fs=rate, output="sos")
     if len(m) < 100:
         raise LogError(f"--filter: {len(m)} samples: expected at least 100")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit  # scipy.stats alone would take longer to import than all else here
 
 from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.errors import ParameterError
@@ -45,7 +45,7 @@ class LeastSquaresFit:
             ParameterError: confidence not inside (0, 1).
         """
         check_confidence(confidence)
-        quantile = stats.t.ppf(0.5 + 0.5 * confidence, max(self.degrees, 1.0))
+        quantile = stdtrit(max(self.degrees, 1.0), 0.5 + 0.5 * confidence)
         return quantile * np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
 from scipy.spatial import ConvexHull, QhullError
 
 from safe_sysid.core.arrays import FloatArray
@@ -20,6 +20,9 @@ from safe_sysid.robot.margin import Margin
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.trajectories.plan import Plan
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["draw_motion"]
 

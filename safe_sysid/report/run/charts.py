@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from markupsafe import Markup
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
@@ -17,6 +16,10 @@ from safe_sysid.picture_style import INK, new_figure, save_figure, style_axis
 from safe_sysid.report.drawing.chart import AMBER, BLUE, GREY, MUTED, RED, SOFT, VIOLET, chart, markup, thinned
 from safe_sysid.report.run.logs import PlanEntry
 from safe_sysid.report.run.summary import TimeHistogram
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = [
     "clearance_drawing",
