@@ -178,7 +178,7 @@ def running(
             process.process.send_signal(signal.SIGINT)
         for process in alive:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.process.wait(5.0)
+                process.process.wait(30.0)  # an arm in motion is braked first, and logs are written
             if process.process.poll() is None:
                 process.process.kill()
                 process.process.wait(10.0)

@@ -45,6 +45,8 @@ from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["ControllerNode", "main"]
 
+#: An arm that is braked in simulated time is not left while that goes on: after so long without a tick, s.
+_NO_TICK = 2.0
 _EMERGENCY = "emergency stop: expected ~/reset_emergency_stop before anything moves"
 
 
@@ -62,6 +64,7 @@ class ControllerNode(ManagedNode):
     def __init__(self) -> None:
         self._emergency = False  # an emergency stop that was not reset; outlives every transition
         self._brakes_until: float | None = None  # monotonic, since the process was asked to end, s
+        self._braked_at = 0  # stamp of the last measurement when that was looked at last, ns
         self._added: AddedTorque | None = None
         super().__init__("controller")
 
@@ -202,6 +205,9 @@ class ControllerNode(ManagedNode):
                 self._brake_to_end()
             if not self._moves:
                 return True
+            if self.options.lockstep and self._brakes_until is not None and self._braked_at != self.session.last_stamp:
+                self._braked_at = self.session.last_stamp
+                self._brakes_until = max(self._brakes_until, time.monotonic() + _NO_TICK)
             alone = not self.count_publishers("joint_states")
             if alone or self._brakes_until is None or time.monotonic() > self._brakes_until:
                 self.say(f"ends in motion: {'no measurements' if alone else 'not at rest in time'}; its drives brake")
