@@ -103,7 +103,8 @@ def momentum_columns(
         momentum: (n, >= K) result, or None if it is not wanted: compiled without it.
         rate: (n, >= K) result, or None.
     """
-    columns_from(kin, gravity, qd, own, 0, True, column_space(kin, q), momentum, rate)
+    # Not 0 and True: numba compiles a kernel anew for each literal.
+    columns_from(kin, gravity, qd, own, np.int64(0), np.bool_(True), column_space(kin, q), momentum, rate)
 
 
 @njit(cache=True)

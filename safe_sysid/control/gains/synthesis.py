@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -21,6 +23,9 @@ _LEADS = (0.0, 0.4, 0.6, 0.8, 1.0)
 _LARGEST = 10.0
 #: Oldest late command whose growth rate is kept, s.
 _LATE = 0.1
+#: The last gains by all that they depend on: who plans, checks and judges one motion asks for the same ones each time.
+_KEPT: dict[bytes, ControllerGains] = {}
+_MOST_KEPT = 64
 
 
 def synthesise(
@@ -45,6 +50,27 @@ def synthesise(
     Raises:
         ParameterError: no positive bound of the inertia, or no V_max exists; says which assumption to relax.
     """
+    asked = pickle.dumps((kin, box, assume, np.array(inertia_lower), np.array(K_r), kappa, transition))
+    gains = _KEPT.get(asked)
+    if gains is None:
+        gains = _synthesised(kin, box, assume, inertia_lower, K_r, kappa, transition, joint_names)
+        while len(_KEPT) >= _MOST_KEPT:
+            _KEPT.pop(next(iter(_KEPT)), None)
+        _KEPT[asked] = gains
+    return gains
+
+
+def _synthesised(
+    kin: Kinematics,
+    box: ParameterBox,
+    assume: TrackingAssumptions,
+    inertia_lower: ArrayLike,
+    K_r: ArrayLike,
+    kappa: float,
+    transition: float,
+    joint_names: tuple[str, ...],
+) -> ControllerGains:
+    """Computed, not looked up."""
     n = box.n
     lam = np.array(np.broadcast_to(np.asarray(inertia_lower, float), (n,)))
     k_r = np.broadcast_to(np.asarray(K_r, float), (n,)).copy()

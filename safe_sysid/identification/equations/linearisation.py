@@ -100,9 +100,9 @@ def derivative_bounds(
     shape = (n, mid.size)
     m1, m0, dm = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     r1, r0, dr = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    kinds = np.arange(5)  # a literal in their place would be compiled anew, each
+    kinds, all_of_it = np.arange(5), np.bool_(True)  # a literal in their place would be compiled anew, each
     work = column_space(kin, q)
-    columns_from(kin, gravity, v, own, 0, True, work, m1, r1)
+    columns_from(kin, gravity, v, own, kinds[0], all_of_it, work, m1, r1)
     # From the last joint on: links that joint j moves are computed anew for it, those before are still of q and qd.
     for j in range(n - 1, -1, -1):
         for sign in (1.0, -1.0):
@@ -125,7 +125,7 @@ def derivative_bounds(
             for sign in (1.0, -1.0):
                 place_joint(kin, j, q[j] + sign * alpha, work)
                 m, r = (m1, r1) if sign > 0.0 else (m0, r0)
-                columns_from(kin, gravity, v, own, j, True, work, m, r)
+                columns_from(kin, gravity, v, own, j, all_of_it, work, m, r)
             _add(weight, m1, m0, j, dm)
             if rates:
                 _add(weight, r1, r0, j, dr)
@@ -137,5 +137,5 @@ def derivative_bounds(
         v = np.zeros(n)
         for c in range(3):
             gravity[c], gravity[c - 1], gravity[c - 2] = 1.0, 0.0, 0.0
-            columns_from(kin, gravity, v, own, 0, True, work, m1, dr)
-            _enclose(dr, mid, rad, out, kinds[4], c, 0)
+            columns_from(kin, gravity, v, own, kinds[0], all_of_it, work, m1, dr)
+            _enclose(dr, mid, rad, out, kinds[4], c, kinds[0])

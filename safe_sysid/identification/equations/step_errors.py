@@ -217,23 +217,24 @@ def _samples(kin: Kinematics, size: Magnitudes, limits: Limits, steps: StepTable
     size_known, shifted = limits.mid.size - limits.shifted.size, limits.shifted.size > 0
     mid, rad, slopes = limits.mid[:size_known], limits.rad[:size_known], np.zeros((2, _KINDS, n, max(n, 3)))
     rest = np.empty((n, size_known))  # what nobody asks for: one function for all calls is compiled once
+    first, turned, no = np.int64(0), np.bool_(True), np.bool_(False)  # literals would be compiled anew, each
     erring = np.any(dq > 0.0) or np.any(dv > 0.0) or shifted
     for k in range(steps.q.shape[0]):
         q, qd, columns = steps.q[k], steps.qd[k], out.end_columns[k]
-        columns_from(kin, gravity, qd, limits.friction, 0, True, column_space(kin, q), columns, rest)
+        columns_from(kin, gravity, qd, limits.friction, first, turned, column_space(kin, q), columns, rest)
         for j in range(n):
             speed[j] = abs(qd[j])
             fastest[j] = speed[j] + dv[j]
         motion_bounds(size, fastest, away, dv, away, dv, far)
         if erring:
-            derivative_bounds(kin, mid, rad, limits.friction, False, False, q, qd, bounds, slopes)
+            derivative_bounds(kin, mid, rad, limits.friction, no, no, q, qd, bounds, slopes)
             motion_bounds(size, speed, dq, dv, dq, dv, now)
         if shifted:
-            _put_slopes(limits, slopes, 0, columns, left)
+            _put_slopes(limits, slopes, first, columns, left)
         for i in range(n):
             if erring:
-                first = _apply(bounds[0], dq, i) + _apply(bounds[1], dv, i)
-                out.end[k, i] = min(now[1, i], first) + 0.5 * far[2, i] + rotor[i] * dv[i] + left[i]
+                most = _apply(bounds[0], dq, i) + _apply(bounds[1], dv, i)
+                out.end[k, i] = min(now[1, i], most) + 0.5 * far[2, i] + rotor[i] * dv[i] + left[i]
             value, spread = _interval(columns[i], limits.mid, limits.rad, PER_LINK * i)
             out.momentum[k, i] = abs(value) + spread + rotor[i] * speed[i] + out.end[k, i]
             out.momenta[k, i] = far[0, i] + rotor[i] * fastest[i]
@@ -298,14 +299,15 @@ def step_kernel(
     size_known, shifted = limits.mid.size - limits.shifted.size, limits.shifted.size > 0
     mid, rad, slopes = limits.mid[:size_known], limits.rad[:size_known], np.zeros((2, _KINDS, n, max(n, 3)))
     rest = np.empty((n, size_known))
+    start, rates, yes, no = np.int64(0), np.int64(2), np.bool_(True), np.bool_(False)  # as in _samples
     left, left_before, away, still = np.zeros(n), np.zeros(n), np.empty(n), limits.zero
     for k in range(steps.h.size):
         centre, mean = steps.centre[k], steps.mean[k]
-        columns_from(kin, gravity, mean, own, 0, True, column_space(kin, centre), rest, out.rate_columns[k])
-        derivative_bounds(kin, mid, rad, own, True, limits.gravity > 0.0, centre, mean, bounds, slopes)
+        columns_from(kin, gravity, mean, own, start, yes, column_space(kin, centre), rest, out.rate_columns[k])
+        derivative_bounds(kin, mid, rad, own, yes, limits.gravity > 0.0, centre, mean, bounds, slopes)
         if shifted:
             left, left_before = left_before, left
-            _put_slopes(limits, slopes, 2, out.rate_columns[k], left)
+            _put_slopes(limits, slopes, rates, out.rate_columns[k], left)
         longest = steps.h[k] + 2.0 * steps.sigma[k]
         for j in range(n):
             rho[j], acc[j], speed[j] = steps.rho[k, j], steps.acceleration[k, j], abs(mean[j])
@@ -331,7 +333,7 @@ def step_kernel(
         if ramps:
             for j in range(n):
                 w[j] = steps.delta[k, j] / steps.h[k]
-            columns_from(kin, gravity, w, own, 0, True, column_space(kin, centre), out.momentum_columns[k], rest)
+            columns_from(kin, gravity, w, own, start, yes, column_space(kin, centre), out.momentum_columns[k], rest)
             for i in range(n):
                 out.slope[k, i], out.ramp[k, i] = longest / 8.0 * far[5, i], 0.5 * far[2, i]
             motion_bounds(size, speed, big_v, acc, one, one, now)
@@ -344,8 +346,8 @@ def step_kernel(
             if shifted:
                 for j in range(n):
                     w[j] = steps.delta[k, j] / steps.h[k]
-                derivative_bounds(kin, mid, rad, own, False, False, centre, w, bounds, slopes)
-                _put_slopes(limits, slopes, 0, out.momentum_columns[k], away)
+                derivative_bounds(kin, mid, rad, own, no, no, centre, w, bounds, slopes)
+                _put_slopes(limits, slopes, start, out.momentum_columns[k], away)
                 for i in range(n):
                     out.ramp[k, i] += away[i]
                     out.momenta[k, i] += far[1, i]

@@ -66,7 +66,10 @@ def _affine_minimum(points: FloatArray, mask: int, weights: FloatArray) -> float
 
 @njit(cache=True)
 def nearest_points(a: FloatArray, b: FloatArray, weight_a: FloatArray, weight_b: FloatArray) -> float:
-    """Distance of the hulls of a (m, 3) and b (k, 3); fills the weights (m,), (k,) of a pair of points that have it."""
+    """Distance of the hulls of a (m, 3) and b (k, 3); fills the weights (m,), (k,) of a pair of points that have it.
+
+    Arrays that may not be written are another type, for which it would be compiled anew.
+    """
     corral, weights, best_weights = np.zeros((4, 3)), np.zeros(4), np.zeros(4)
     first, second = np.zeros(4, np.int64), np.zeros(4, np.int64)
     used = 1

@@ -40,7 +40,7 @@ class PairTruth:
         """Distance, and the weights of both bodies' corners that give a pair of nearest points."""
         a, b = self.points(q)
         weight_a, weight_b = np.empty(len(a)), np.empty(len(b))
-        core = nearest_points(a, b, weight_a, weight_b)
+        core = nearest_points(np.array(a), np.array(b), weight_a, weight_b)
         return core - self.first.radius - self.second.radius, weight_a, weight_b
 
     def distance(self, q: FloatArray) -> float:

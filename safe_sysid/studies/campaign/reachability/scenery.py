@@ -135,7 +135,7 @@ def without_collisions(model: RobotModel, scene: Scene, poses: FloatArray, room:
         for i, first in enumerate(bodies):
             for second in (*bodies[:i], *scene.bodies()):
                 a, b = corners[first.name], corners.get(second.name, second.points)
-                gap = nearest_points(a, np.ascontiguousarray(b), np.empty(len(a)), np.empty(len(b)))
+                gap = nearest_points(np.array(a), np.array(b), np.empty(len(a)), np.empty(len(b)))
                 if gap - first.radius - second.radius < room:
                     if second.name in corners:
                         allowed.add(frozenset((first.name, second.name)))
