@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.dynamics import dynamics_of
-from safe_sysid.errors import ParameterError
 from safe_sysid.identification.arm.base_parameters import base_parameters, parameter_words, random_states
 from safe_sysid.identification.arm.consistent import Boxes
-from safe_sysid.identification.arm.estimate import METHODS, Known, estimate
+from safe_sysid.identification.arm.estimate import Known, estimate
 from safe_sysid.robot.model import Kinematics
 
 SEEDS = st.integers(0, 10**6)
@@ -208,22 +207,3 @@ def test_fewer_rows_than_joints_as_of_closed_chains() -> None:
     assert found.rms.shape == (2,)
     assert found.rms.max() < 1e-6
     assert found.consistent
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"method": "magic"}, "expected one of"),
-        ({"torque": np.zeros(5)}, "expected"),
-        ({"torque": np.full(3000, np.nan)}, "finite"),
-        ({"known": Known(np.zeros(3))}, "known.nominal"),
-        ({"known": Known(fixed=np.ones(42, bool))}, "without known.nominal"),
-        ({"known": Known(np.ones(42), np.ones(42, bool))}, "all parameters are known"),
-    ],
-)
-def test_what_cannot_be_estimated_is_refused(change: dict, reason: str) -> None:
-    log = Log(1, 3)
-    given = {"regressor": log.regressor, "torque": log.torque, "layout": log.layout} | change
-    with pytest.raises(ParameterError, match=reason):
-        estimate(**given)
-    assert METHODS == ("ols", "wls", "log_cholesky", "sdp")

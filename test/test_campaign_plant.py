@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
-from safe_sysid.errors import ParameterError
 from safe_sysid.identification.bounds.consistency import face_functions
 from safe_sysid.robot.parameters import pseudo_inertia, transform_inertial
 from safe_sysid.studies.campaign.cases.arms import CHAINS, arm_model, draw_arm, prior_around
 from safe_sysid.studies.campaign.cases.case import on_cone
-from safe_sysid.studies.campaign.cases.motions import MOTIONS, SMOOTH, TrueMotion, draw_motion
+from safe_sysid.studies.campaign.cases.motions import MOTIONS, SMOOTH, draw_motion
 from safe_sysid.studies.campaign.cases.noise import NOISES, Levels, Signs, draw_levels, draw_signs, measure
 from safe_sysid.studies.campaign.cases.payloads import PAYLOADS, draw_payload
 from safe_sysid.studies.campaign.cases.plant import exact_record, instants, pinocchio_model
@@ -80,15 +79,6 @@ def test_jerk_is_bounded_where_acceleration_is_continuous():
         steepest = np.abs(np.diff(motion.state(t)[2], axis=0)).max(axis=0) / (t[1] - t[0])
         assert np.all(steepest <= motion.largest_jerk() * (1.0 + 1e-6))
         assert np.all(steepest >= 0.9 * motion.largest_jerk())
-
-
-def test_motions_are_checked():
-    with pytest.raises(ParameterError, match="knots"):
-        TrueMotion(np.array([0.0, 0.0]), np.zeros((1, 2, 6)))
-    with pytest.raises(ParameterError, match="coefficients"):
-        TrueMotion(np.array([0.0, 1.0]), np.zeros((1, 2, 5)))
-    with pytest.raises(ParameterError, match="motion"):
-        motion_of(0, "dance")
 
 
 # --- plants --------------------------------------------------------------------------------------------------------

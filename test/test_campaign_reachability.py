@@ -11,22 +11,19 @@ import mpmath
 import numpy as np
 import pytest
 from reachability_mutants import fresh_modules, replace, set_everywhere
-from rich.console import Console
 
 from safe_sysid.commands import campaign as command
 from safe_sysid.dynamics import dynamics_of
-from safe_sysid.errors import ParameterError
 from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.studies.campaign import runner
 from safe_sysid.studies.campaign.reachability import breaks, places, trial
 from safe_sysid.studies.campaign.reachability.case import build_case
 from safe_sysid.studies.campaign.reachability.distance import nearest_points
 from safe_sysid.studies.campaign.reachability.exact import exact_poses, exact_regressor, exact_states, floats
-from safe_sysid.studies.campaign.reachability.record import AttackRecord, as_json, complaint, is_sound, summarise, table
+from safe_sysid.studies.campaign.reachability.record import AttackRecord, complaint, is_sound, summarise
 from safe_sysid.studies.campaign.reachability.settings import MOTIONS
 from safe_sysid.studies.campaign.reachability.trial import run_trial
 from safe_sysid.studies.campaign.reachability.tube import desired
-from safe_sysid.studies.campaign.runner import Campaign, in_this_process
 
 SMALL = {
     "robot": "random", "joints": 2, "intervals": 2, "obstacles": "none", "bodies": "capsules", "far": False,
@@ -94,14 +91,6 @@ def test_an_enclosure_that_is_told_something_wrong_is_noticed(name):
     fixed = SMALL | {"intervals": 16, "tracking": "usual", "motion": "rest", "limits": "wide"} | TOLD[name]
     assert any(run_trial(21, index, {"fixed": fixed, "break": name})["broken"] for index in range(6))
     assert set(TOLD) == set(breaks.BREAKS) == set(command._TOLD_WRONGLY)
-
-
-def test_unknown_kinds_are_refused():
-    case = build_case(0, 0, {"fixed": SMALL})
-    with pytest.raises(ParameterError, match="break = 'luck'"):
-        breaks.told(case, "luck")
-    with pytest.raises(ParameterError, match="motion = 'luck'"):
-        build_case(0, 0, {"fixed": SMALL | {"motion": "luck"}})
 
 
 # --- it finds formulas that are wrong --------------------------------------------------------------------------------
@@ -407,16 +396,3 @@ def test_violations_are_told_and_exit_with_one(here, monkeypatch, tmp_path, caps
     text = capsys.readouterr().out
     assert "--seed 0 --trial 0" in text
     assert "symbols" not in text
-
-
-def test_summary_counts_and_the_table_shows_them(capsys):
-    trials = [r for part in in_this_process(Campaign("reachability", 3), range(2)) for r in part]
-    trials[1] |= {"violations": [{"family": "S"}], "broken": 3}
-    trials.append({"index": 9, "error": "ValueError: x"})
-    counts = summarise(trials)
-    assert (counts["trials"], counts["violations"], counts["noticed"], counts["errors"]) == (3, 3, 1, 1)
-    assert complaint(trials[2]) == {"error": "ValueError: x"}
-    assert as_json({"seed": 3, "options": {}}, trials)["by"]["errors"]
-    Console(width=140).print(table(trials, "title"))
-    text = capsys.readouterr().out
-    assert "nearest: torque" in text

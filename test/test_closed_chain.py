@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.closed_chain import ClosureError, LoopClosure, Mechanism, check_uniqueness, load_mechanism
 from safe_sysid.dynamics.closed_chain.files import mechanism_path, pinocchio_model, read_mechanism_file
-from safe_sysid.errors import ConfigError, ModelError, ParameterError
+from safe_sysid.errors import ConfigError, ModelError
 from safe_sysid.resources import resource_path
 from safe_sysid.robot.files.urdf import read_tree
 from safe_sysid.robot.loading import load_robot
@@ -202,12 +202,6 @@ def test_an_arm_without_loops_is_its_own_mechanism() -> None:
     motion = m.motion(q, qd, qdd)
     torque = dynamics_of(robot.kinematics, "pinocchio").inverse_dynamics(robot.theta_nominal, q, qd, qdd)
     np.testing.assert_allclose(m.regressor(motion) @ m.theta_nominal, torque, atol=1e-9)
-
-
-@pytest.mark.parametrize("values", [np.zeros((3, 2)), np.full((3, 1), np.nan)])
-def test_other_shapes_and_numbers_are_refused(values: np.ndarray) -> None:
-    with pytest.raises(ParameterError, match="q_a"):
-        mechanism("four_bar").positions(values)
 
 
 @pytest.mark.parametrize(

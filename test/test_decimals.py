@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from safe_sysid.decimals import (
     at_least,
     at_most,
-    bracketed,
     declared_text,
     estimate_text,
     interval_text,
@@ -21,7 +20,6 @@ from safe_sysid.decimals import (
     width_at_most,
     width_share,
 )
-from safe_sysid.errors import ParameterError
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 SCALES = st.sampled_from([1, 100, 1000, Fraction(1, 1000), Fraction(22, 7)])
@@ -170,11 +168,3 @@ def test_a_declared_number_in_another_unit_loses_no_digit() -> None:
         assert declared_text(value, 1000) == text
     for value in np.random.default_rng(0).uniform(0.0, 0.1, 1000):
         assert float(declared_text(value)) == value
-
-
-def test_ends_that_cross_or_are_no_numbers_are_refused() -> None:
-    for ends in ((2.0, 1.0), (math.nan, 1.0), (0.0, math.nan)):
-        with pytest.raises(ParameterError, match="interval"):
-            bracketed(*ends)
-    with pytest.raises(ParameterError, match="estimate"):
-        estimate_text(0.0, math.nan, 1.0)

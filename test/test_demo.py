@@ -266,7 +266,8 @@ def test_the_nodes_were_told_nothing_about_the_payload(run: tuple[Demo, Path]) -
 @pytest.mark.parametrize(
     ("moment", "number", "status", "word"),
     [
-        ("arm is holding", signal.SIGINT, 130, "interrupted"),
+        # Nodes that are told in the middle of planning: test_nodes_failures.py; a group's escalation: below.
+        pytest.param("arm is holding", signal.SIGINT, 130, "interrupted", marks=pytest.mark.slow),
         # The same signal, and another one that nodes are told of in the same way, before anything can move.
         pytest.param("starting controller", signal.SIGINT, 130, "interrupted", marks=pytest.mark.slow),
         pytest.param("controller is ready", signal.SIGTERM, 143, "terminated", marks=pytest.mark.slow),

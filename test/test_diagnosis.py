@@ -74,7 +74,7 @@ def fault(case, name):
         pytest.param("noise", ("noise", "torque_abs"), 3, marks=pytest.mark.slow),
         ("bias", ("offset",), 1),
         pytest.param("coulomb", ("coulomb",), 2, marks=pytest.mark.slow),
-        ("sign", ("sign",), 1),
+        pytest.param("sign", ("sign",), 1, marks=pytest.mark.slow),  # of whole logs: test_logs_checks.py
         pytest.param("slip", ("payload",), None, marks=pytest.mark.slow),
     ],
 )

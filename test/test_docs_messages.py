@@ -1,10 +1,10 @@
-"""docs/refer/messages.md against what the nodes really make, and what limits.py really says."""
+"""docs/refer/messages.md and the SROS2 policy against what the nodes really make, and what limits.py really says."""
 
 from __future__ import annotations
 
 import contextlib
 import re
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,7 +14,10 @@ pytest.importorskip("rclpy")
 
 from rclpy.qos import DurabilityPolicy, ReliabilityPolicy
 from ros_harness import MANAGED, Probe, running
+from test_security_policy import PLACES
 
+from safe_sysid.nodes.common.access_policy import NODES as POLICY
+from safe_sysid.nodes.common.access_policy import OPTIONAL, TRAJECTORIES, full_name
 from safe_sysid.nodes.common.messages.limits import limits_table
 
 pytestmark = pytest.mark.ros
@@ -75,7 +78,42 @@ def profile(info: Any) -> tuple[str, str]:
     )
 
 
-def test_topics_and_services_of_the_page_are_those_of_the_nodes(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def at_rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Probe]:
+    """All four nodes, an arm that is held, and a looker-on."""
+    nodes: dict[str, dict[str, Any]] = {name: {"robot": "three_joint"} for name in NODES}
+    nodes["planner"]["start_on_activation"] = False
+    with Probe() as probe, running(tmp_path_factory.mktemp("rest"), nodes) as processes:
+        for process in processes.values():
+            process.wait_ready()
+        probe.wait(lambda: probe.state() == "holding", "a controller at work")
+        yield probe
+
+
+def test_nodes_create_what_the_policy_allows_and_nothing_else(at_rest: Probe) -> None:
+    node = at_rest.node
+    of: dict[str, Any] = {
+        "publish": node.get_publisher_names_and_types_by_node,
+        "subscribe": node.get_subscriber_names_and_types_by_node,
+        "serve": node.get_service_names_and_types_by_node,
+        "request": node.get_client_names_and_types_by_node,
+    }
+    for name, access in POLICY.items():
+        wanted = {place: {full_name(item) for item in getattr(access, place)} for place in PLACES}
+        wanted["subscribe"] -= OPTIONAL | {full_name(TRAJECTORIES)}
+        wanted["publish"] -= {full_name(TRAJECTORIES)}
+
+        def complete(name: str = name, wanted: dict[str, set[str]] = wanted) -> bool:
+            try:
+                return {place: {topic for topic, _ in ask(name, "/")} for place, ask in of.items()} == wanted
+            except Exception:  # not discovered yet
+                return False
+
+        at_rest.wait(complete, f"what {name} creates")
+
+
+def test_topics_and_services_of_the_page_are_those_of_the_nodes(at_rest: Probe) -> None:
+    probe = at_rest
     published, heard = written()
     services = {
         name
@@ -86,30 +124,24 @@ def test_topics_and_services_of_the_page_are_those_of_the_nodes(tmp_path: Path) 
     services |= {f"/{node}/{name}" for node in NODES for name in PARAMETERS}
     services |= {f"/{node}/{name}" for node in MANAGED for name in LIFECYCLE}
     kinds = {row["QoS"]: row for row in table("refer/messages.md", "Topics", "QoS")}
-    nodes: dict[str, dict[str, Any]] = {name: {"robot": "three_joint"} for name in NODES}
-    nodes["planner"]["start_on_activation"] = False
-    with Probe() as probe, running(tmp_path, nodes) as processes:
-        for process in processes.values():
-            process.wait_ready()
-        probe.wait(lambda: probe.state() == "holding", "a controller at work")
-        with contextlib.suppress(AssertionError):  # discovery takes a moment; then the comparison says what differs
-            probe.wait(lambda: made(probe) == (published, heard, services), "the page's topics", 10.0)
-        really_published, really_heard, really_served = made(probe)
-        assert really_published == published
-        assert really_heard == heard
-        assert really_served == services
-        for row in table("refer/messages.md", "Topics", "topic"):
-            kind = kinds[row["QoS"]]
-            expected = tuple(kind[what].rpartition("lock-step: ")[2] for what in ("reliability", "durability"))
-            column, ask = (
-                ("published by", probe.node.get_publishers_info_by_topic)
-                if row["published by"]
-                else ("heard by", probe.node.get_subscriptions_info_by_topic)
-            )
-            for node in nodes_in(row[column]):
-                topic = full(row["topic"].strip("`"), node)
-                ours = [info for info in ask(topic) if info.node_name == node]
-                assert {profile(info) for info in ours} == {expected}, topic
+    with contextlib.suppress(AssertionError):  # discovery takes a moment; then the comparison says what differs
+        probe.wait(lambda: made(probe) == (published, heard, services), "the page's topics", 10.0)
+    really_published, really_heard, really_served = made(probe)
+    assert really_published == published
+    assert really_heard == heard
+    assert really_served == services
+    for row in table("refer/messages.md", "Topics", "topic"):
+        kind = kinds[row["QoS"]]
+        expected = tuple(kind[what].rpartition("lock-step: ")[2] for what in ("reliability", "durability"))
+        column, ask = (
+            ("published by", probe.node.get_publishers_info_by_topic)
+            if row["published by"]
+            else ("heard by", probe.node.get_subscriptions_info_by_topic)
+        )
+        for node in nodes_in(row[column]):
+            topic = full(row["topic"].strip("`"), node)
+            ours = [info for info in ask(topic) if info.node_name == node]
+            assert {profile(info) for info in ours} == {expected}, topic
 
 
 def test_limits_of_the_page_are_those_in_force() -> None:

@@ -101,8 +101,3 @@ def test_bad_input_is_refused_by_every_backend(name: str) -> None:
         backend.torque_regressor(q, np.zeros(2), q)
     with pytest.raises(ParameterError, match=r"expected all \(N, 3\)"):
         backend.inverse_dynamics(model.theta_nominal, q, np.zeros((2, 3)), q)
-
-
-def test_an_unknown_backend_names_those_there_are() -> None:
-    with pytest.raises(ParameterError, match="dynamics backend 'psdm': expected one of recursion, pinocchio"):
-        dynamics_of(load_robot("three_joint").kinematics, "psdm")

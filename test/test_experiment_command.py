@@ -94,23 +94,14 @@ def test_failures_of_methods_are_results_and_errors_are_not(tmp_path, capsys, mo
     "arguments",
     [
         ("--table", "3", "--methods", "best"),
-        ("--table", "3", "--payloads", "9lb"),
-        ("--table", "3", "--experiments", "d"),
-        ("--table", "3", "--experiments", "c", "--payloads", "4lb"),
         ("--table", "3", "--payloads", "4lb,6lb"),
-        ("--table", "5", "--methods", "wrong"),
-        ("--table", "5", "--experiments", "a"),
         ("--table", "5", "--noise", "none"),
-        ("--table", "fig6", "--methods", "ours,conservative"),
-        ("--table", "fig5", "--methods", "grav-pid"),
         ("--table", "4", "--trials", "2"),
-        ("--table", "4", "--methods", "ours"),
-        ("--table", "4", "--payloads", "4lb"),
-        ("--table", "4", "--experiments", "a"),
         ("--table", "4", "--law", "armour"),
     ],
 )
 def test_what_there_is_not_is_refused_before_anything_is_made(tmp_path, monkeypatch, arguments):
+    """What else there is not, with the words that say so: test_experiments_tables.py."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ExperimentError):
         run(*arguments)
@@ -185,6 +176,7 @@ def placed():
     return run_trial(0, 0, options_of(experiments=["a"], methods=["conservative"], payloads=["5lb"]))
 
 
+@pytest.mark.slow  # of the paper's comparison
 def test_a_trial_tells_everything_of_a_dumbbell(placed):
     series = dict(placed["series"])
     record = json.loads(json.dumps({key: value for key, value in placed.items() if key != "series"}))
@@ -203,6 +195,7 @@ def test_a_trial_tells_everything_of_a_dumbbell(placed):
     assert np.array_equal(series["5lb/mass"], [[0.0, 3.2]])
 
 
+@pytest.mark.slow  # of the paper's comparison
 def test_a_robust_law_that_knows_its_uncertainty_stacks_a_dumbbell(placed):
     told = placed["placements"][0]
     assert told["success"], told["failures"]

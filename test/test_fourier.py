@@ -129,25 +129,6 @@ def test_quintics_stay_as_near_as_they_say(seed: int, pieces: int) -> None:
         assert np.all(error <= 1e-6 * series.magnitude(0))
 
 
-def test_malformed_series_are_refused() -> None:
-    zero = np.zeros((2, 3))
-    with pytest.raises(PlanError, match="velocity at its ends"):
-        FourierTrajectory(np.zeros(2), 1.0, np.array([[0.0, 0, 0], [1.0, 0, 0]]), zero)
-    with pytest.raises(PlanError, match="acceleration at its ends"):
-        FourierTrajectory(np.zeros(2), 1.0, zero, np.array([[0.0, 0, 0], [1.0, 0, 0]]))
-    for period in (0.0, -1.0, np.inf, np.nan):
-        with pytest.raises(PlanError, match="period"):
-            FourierTrajectory(np.zeros(2), period, zero, zero)
-        with pytest.raises(PlanError, match="period"):
-            FourierFamily(np.zeros(2), period)
-    with pytest.raises(PlanError, match="expected"):
-        FourierTrajectory(np.zeros(3), 1.0, zero, zero)
-    with pytest.raises(PlanError, match="harmonics"):
-        FourierFamily(np.zeros(2), 1.0, 1)
-    with pytest.raises(PlanError, match="order"):
-        FourierTrajectory(np.zeros(2), 1.0, zero, zero).ranges(4)
-
-
 @settings(max_examples=10)
 @given(SEEDS)
 def test_the_family_is_linear_and_holds_every_series_at_rest(seed: int) -> None:

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from safe_sysid.errors import ParameterError
 from safe_sysid.identification.bounds.consistency import CutSet
 from safe_sysid.identification.bounds.payload_constraints import PayloadBox, PayloadConstraints
 from safe_sysid.identification.equations.momentum import MomentumRows
@@ -391,12 +390,6 @@ def test_memory_is_constant_and_pieces_add_up(method):
     for _ in range(3):
         pieces.add(rows)
     assert numbers(pieces) == before
-
-
-def test_unknown_method_is_refused():
-    prior = ParameterBox(-np.ones(14), np.ones(14))
-    with pytest.raises(ParameterError, match=r"estimate = 'best': expected one of projected"):
-        NominalEstimate(prior, None, "best")
 
 
 def test_cuts_of_the_payload_box_hold_for_the_projection():

@@ -73,19 +73,6 @@ def test_where_the_mass_may_vanish_an_end_is_infinite_and_the_other_still_holds(
     assert np.all(np.abs([lower[1:], upper[1:]]) < 1e-290)  # 0 over anything
 
 
-def test_what_has_no_centre_of_mass_is_refused():
-    low, high = np.zeros(10), np.zeros(10)
-    with pytest.raises(ParameterError, match="expected a mass that can be positive"):
-        centre_of_mass_box(low, high)
-    high[0], low[3] = 1.0, 0.1
-    with pytest.raises(ParameterError, match="expected lower <= upper"):
-        centre_of_mass_box(low, high)
-    with pytest.raises(ParameterError, match="expected a finite number"):
-        centre_of_mass_box(low, np.full(10, np.nan))
-    with pytest.raises(ParameterError, match="expected \\(10,\\)"):
-        centre_of_mass_box(np.zeros(3), np.ones(3))
-
-
 @given(ETA)
 def test_the_ellipsoid_has_the_mass_centre_and_inertia_that_were_given(eta):
     theta = from_log_cholesky(eta)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from safe_sysid.core.layout import JOINT_TERMS, ParameterLayout, UnknownsLayout
-from safe_sysid.errors import ParameterError
 
 
 def test_order_of_two_joints_in_full() -> None:
@@ -52,9 +51,3 @@ def test_every_parameter_is_in_one_place_and_is_found_again(n: int) -> None:
 def test_unknowns_of_a_log_follow_the_arm() -> None:
     x = UnknownsLayout(ParameterLayout(1), drifts=3)
     assert (x.hand, x.opening, x.drift, x.size) == (slice(14, 24), slice(24, 34), slice(34, 37), 37)
-
-
-@pytest.mark.parametrize("size", [0, 13, 15, 27, -14])
-def test_a_size_of_no_arm_is_refused(size: int) -> None:
-    with pytest.raises(ParameterError, match=rf"vector of {size} parameters: expected a multiple of 14"):
-        ParameterLayout.of_size(size)

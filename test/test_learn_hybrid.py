@@ -45,6 +45,7 @@ def learn(*arguments: object) -> int:
     return main(["learn", "hybrid", *map(str, arguments), "--robot", "three_joint", "--quiet"])
 
 
+@pytest.mark.slow  # what it fits: test_hybrid_training.py; what a wrong model may do: test_hybrid_attack.py
 def test_from_logs_to_a_rigid_arm_without_torch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     logs = [written(tmp_path / f"{k}.npz", k) for k in range(2)]
     out = tmp_path / "out"

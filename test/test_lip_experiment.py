@@ -148,6 +148,7 @@ OPTIONS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow  # of the paper's comparison
 def test_trials_are_the_same_again_and_make_a_table() -> None:
     results = [run_trial(0, k, OPTIONS) for k in range(2)]
     again = run_trial(0, 0, OPTIONS)

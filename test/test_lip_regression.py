@@ -11,7 +11,7 @@ from arm_factory import random_arm
 
 from safe_sysid.errors import ParameterError
 from safe_sysid.learning.gaussian_process import factor as factors
-from safe_sysid.learning.gaussian_process.kernels import LinearPart, SumKernel, friction_features, lip_kernel
+from safe_sysid.learning.gaussian_process.kernels import LinearPart, friction_features, lip_kernel
 from safe_sysid.learning.gaussian_process.motions import Motions
 from safe_sysid.learning.gaussian_process.regression import (
     TorqueProcess,
@@ -255,18 +255,3 @@ def test_a_million_samples_are_refused_before_any_work():
     ):
         with pytest.raises(ParameterError, match=r"1000000 .* GiB: expected at most 12; take fewer samples"):
             work()
-
-
-def test_what_does_not_fit_is_refused():
-    kernel, x = lip_kernel(1), Motions([[0.0], [1.0]], [[0.0], [1.0]], [[0.0], [1.0]], [False])
-    log = np.zeros(kernel.count)
-    with pytest.raises(ParameterError, match="torque"):
-        TorqueProcess(kernel, log, [0.0], x, [[1.0]])
-    with pytest.raises(ParameterError, match=r"torque\[1, 0\] = nan"):
-        TorqueProcess(kernel, log, [0.0], x, [[1.0], [np.nan]])
-    with pytest.raises(ParameterError, match=r"torque\[0, 0\] = inf"):
-        train(kernel, x, [[np.inf], [0.0]])
-    with pytest.raises(ParameterError, match="no sample"):
-        TorqueProcess(kernel, log, [0.0], x[:0], np.zeros((0, 1)))
-    with pytest.raises(ParameterError, match="no energies"):
-        TorqueProcess(SumKernel((LinearPart(friction_features, 2),)), [0.0, 0.0], [0.0], x, [[1.0], [2.0]]).energies(x)

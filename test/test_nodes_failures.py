@@ -137,6 +137,7 @@ def test_without_controller_the_drives_brake_and_hold_and_a_new_one_takes_over(t
     assert np.all(np.abs(plant["q"][-1] - plant["q"][alone[-1]]) < 0.01)
 
 
+@pytest.mark.slow  # that no plan begins there: test_planner.py; that a planner says why: test_plan_scheduler.py
 def test_a_pose_that_may_be_too_heavy_to_hold_is_refused_with_the_reason_and_only_held(tmp_path: Path) -> None:
     """Stretched out, the heaviest payload of the prior would need more torque than joint_2 may give; 4 lb do not."""
     pose = [0.0, 0.9, 0.0, 0.0, 0.0, 0.0, 0.0]
@@ -188,7 +189,7 @@ def test_ctrl_c_ends_every_node_within_two_seconds_even_in_the_middle_of_plannin
     assert not any("Traceback" in log for log in logs.values()), logs
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])  # one handler
 def test_signals_may_go_on_while_a_node_ends(tmp_path: Path, number: int) -> None:
     """An impatient person, or a launch file and a shell that both pass a Ctrl-C on."""
     nodes: dict[str, dict[str, Any]] = {"identifier": {}, "controller": {}}
@@ -206,7 +207,7 @@ def test_signals_may_go_on_while_a_node_ends(tmp_path: Path, number: int) -> Non
     assert (tmp_path / "identifier.json").stat().st_size > 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])  # one handler
 def test_a_node_that_still_starts_can_be_stopped(tmp_path: Path, number: int) -> None:
     space = f"/starting_{number}"
     process = NodeProcess("controller", {"lockstep": True}, tmp_path, space)
@@ -221,11 +222,9 @@ def test_a_node_that_still_starts_can_be_stopped(tmp_path: Path, number: int) ->
 
 
 def test_nonsense_is_told_in_one_line_that_names_it(tmp_path: Path) -> None:
+    """One managed node, and the plant; what else there is to refuse: test_node_parameters.py."""
     cases: dict[str, tuple[str, dict[str, Any], str]] = {
-        "type": ("controller", {"seed": "many"}, "seed = 'many': expected a whole number"),
         "law": ("controller", {"controller.law": "nonsense"}, "controller.law = 'nonsense': expected one of robust"),
-        "json": ("identifier", {"robot_settings": {"timing": {"hold_max_s": "long"}}}, "timing.hold_max_s = 'long'"),
-        "payload": ("plant", {"payload": "heavy"}, "heavy"),
         "pose": ("plant", {"start_q": [1.0, 2.0]}, "start_q = [1.0, 2.0]: expected 7 numbers"),
     }
     started = {key: NodeProcess(node, parameters, tmp_path / key) for key, (node, parameters, _) in cases.items()}

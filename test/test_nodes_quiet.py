@@ -50,6 +50,7 @@ def processor_time(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+@pytest.mark.slow  # a session at rest does nothing: test_quiet.py; stops and their resets: test_nodes_start.py
 def test_at_rest_nobody_is_busy_and_latched_topics_keep_the_newest_message(tmp_path: Path) -> None:
     """Reviewed: a core and a half for ever; `ros2 topic echo --once` showed bounds 5 to 20 updates old."""
     nodes: dict[str, dict[str, Any]] = {

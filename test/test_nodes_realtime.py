@@ -115,6 +115,7 @@ def test_a_late_command_moves_the_arm_like_two_shorter_periods() -> None:
 
 
 @pytest.mark.ros
+@pytest.mark.slow  # the drives' brake: test_simulation_brake.py; a dead controller: test_nodes_failures.py
 def test_on_the_wall_clock_the_arm_holds_and_its_watchdog_takes_over_from_a_dead_controller(tmp_path: Path) -> None:
     nodes = {
         "plant": {"payload": "4lb", "watchdog_s": 0.1, "realtime.priority": 10},
@@ -197,6 +198,7 @@ def test_a_run_on_the_wall_clock_tracks_plans_until_it_is_over(tmp_path: Path) -
 
 
 @pytest.mark.ros
+@pytest.mark.slow  # claims under any feed-forward, and the process beside: test_feed_forward.py
 def test_a_feed_forward_works_beside_the_loop_of_a_real_controller(tmp_path: Path) -> None:
     """It is followed on the wall clock, the tracking bound is claimed with it, and its process ends with the node."""
     file = tmp_path / "ripple.yaml"

@@ -343,6 +343,7 @@ def test_the_hand_lets_go_and_takes_up_while_the_arm_holds_and_a_new_plant_is_a_
     assert np.all(np.abs(plant["q"] - plant["q"][0]) < 0.01)
 
 
+@pytest.mark.slow  # stamps of another clock, of a node on simulated time: test_nodes_clock.py
 def test_measurements_of_another_clock_are_refused(tmp_path: Path) -> None:
     """On the wall clock a stamp must be about now; how old it may be is configured."""
     names = MODEL.joint_names

@@ -100,6 +100,7 @@ def test_a_tare_by_services_makes_the_next_identification_tighter_and_its_run_ve
     assert list(tmp_path.glob("certificate_0_*.json"))
 
 
+@pytest.mark.slow  # every reason, by the function that the node calls: test_tare.py
 def test_a_tare_that_must_not_be_used_is_refused_at_the_start(tmp_path: Path) -> None:
     bad = tmp_path / "bad.npz"
     bad.write_text("no tare")

@@ -82,11 +82,6 @@ def test_box_refuses_bad_bounds_and_names_them() -> None:
         ParameterBox(np.zeros(3), np.zeros(3), epoch=-1)
 
 
-def test_box_is_read_only() -> None:
-    with pytest.raises(ValueError, match="read-only"):
-        box().lower[0] = 1.0
-
-
 @given(st.integers(0, 2**31), st.floats(0, 1))
 def test_every_blend_is_nested_and_holds_the_target(seed: int, s: float) -> None:
     rng = np.random.default_rng(seed)

@@ -291,15 +291,6 @@ def test_stop_rule(model: RobotModel) -> None:
         bounds_stopped_improving([prior], updates=0)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"cost": "speed"}, {"starts": 0}, {"keep": -1}, {"certificates": 0}, {"patience": 0}, {"reserve_s": -1.0}],
-)
-def test_options_are_checked(changes: dict[str, object]) -> None:
-    with pytest.raises(PlanError, match=next(iter(changes))):
-        PlannerOptions(**changes)
-
-
 def test_knots_of_the_rest_are_whole_nanoseconds() -> None:
     """Messages count nanoseconds; a plan whose knots they would move is not the certified one."""
     start = np.array([np.zeros(2), np.zeros(2), np.zeros(2)])

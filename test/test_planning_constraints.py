@@ -68,18 +68,6 @@ def test_sampler_is_the_trajectory() -> None:
     assert np.allclose(shape([0.0, 1.0])[:3], [[0, 1], [0, 0], [0, 0]])
 
 
-@pytest.mark.parametrize("k", [[0.0, 0.0, 1.1], [0.0, 0.0, np.nan], [0.0, 0.0]])
-def test_k_outside_its_range_is_refused(k: list[float]) -> None:
-    with pytest.raises(PlanError, match="numbers in"):
-        TrajectoryFamily(np.zeros((3, 3)), 1.0, 3.0).trajectory(k)
-
-
-@pytest.mark.parametrize(("k_range", "duration"), [(0.0, 3.0), (-1.0, 3.0), (1.0, 0.0), (1.0, np.inf)])
-def test_senseless_family_is_refused(k_range: float, duration: float) -> None:
-    with pytest.raises(PlanError, match="expected"):
-        TrajectoryFamily(np.zeros((3, 3)), k_range, duration)
-
-
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("until", [0.7, 1.5, 2.4])
 def test_a_tail_goes_on_as_the_plan_before_did(seed: int, until: float) -> None:

@@ -10,7 +10,6 @@ import pytest
 from arm_factory import random_arm
 
 from safe_sysid.dynamics import dynamics_of
-from safe_sysid.errors import PlanError
 from safe_sysid.identification.arm.base_parameters import excitable_columns, random_states
 from safe_sysid.planning.costs.condition import ConditionCost, payload_scale
 from safe_sysid.planning.costs.excitation import payload_regressor, payload_regressor_gradient, regressor_gradient
@@ -264,22 +263,3 @@ def test_scale_keeps_a_column_for_what_is_known(gen3: RobotModel) -> None:
     scale = payload_scale(box.with_payload(lower, upper))
     assert np.all(scale > 0.0)
     assert scale[0] == pytest.approx(0.5 * (upper[0] - lower[0]))
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"horizon": 3.5}, "horizon"),
-        ({"horizon": 0.0}, "horizon"),
-        ({"samples": 100, "window": 8}, "multiple"),
-        ({"window": 0}, "multiple"),
-    ],
-)
-def test_senseless_settings_are_refused(changes: dict[str, object], words: str) -> None:
-    with pytest.raises(PlanError, match=words):
-        condition_cost(np.random.default_rng(0), **changes)
-
-
-def test_unknown_kind_is_refused(gen3: RobotModel) -> None:
-    with pytest.raises(PlanError, match="expected one of width"):
-        information_cost(gen3, np.random.default_rng(0), kind="volume")

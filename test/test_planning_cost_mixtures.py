@@ -161,13 +161,3 @@ def test_memory_adds_what_was_driven() -> None:
     later = dataclasses.replace(c, memory=after)
     for name in ("width", "information", "log_determinant", "smallest_eigenvalue", "arm"):
         assert build_cost(name, later).value(k) < build_cost(name, c).value(k)
-
-
-def test_sizes_that_disagree_are_refused() -> None:
-    c = context(3)
-    with pytest.raises(PlanError, match="family has 2"):
-        dataclasses.replace(c, family=TrajectoryFamily(np.zeros((3, 2)), 0.5, 3.0))
-    with pytest.raises(PlanError, match="memory"):
-        dataclasses.replace(c, memory=CostMemory.none(4))
-    with pytest.raises(ParameterError, match="payload information"):
-        CostMemory(np.zeros((42, 42)), np.zeros((9, 9)))

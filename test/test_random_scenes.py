@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from safe_sysid.control.gains.design import design_gains
-from safe_sysid.errors import ModelError
 from safe_sysid.planning.certification.certificate import start_check
 from safe_sysid.robot import load_robot
-from safe_sysid.simulation import random_scenes
 from safe_sysid.simulation.payloads import NO_PAYLOAD
 from safe_sysid.simulation.plant import Plant
 from safe_sysid.simulation.random_scenes import ALL_KINDS, random_scene
@@ -35,14 +33,3 @@ def test_scenes_are_repeatable_clear_and_holdable(seed: int) -> None:
     # Obstacles are in the way, not somewhere: most can be touched by the arm.
     reach = np.linalg.norm(model.kinematics.translation, axis=1).sum() + 0.4
     assert all(np.linalg.norm(o.xyz) < reach + 0.5 for o in scene.obstacles)
-
-
-def test_what_cannot_be_drawn_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(random_scenes, "_OBSTACLES", 5)
-    model = load_robot("kinova_gen3")
-    gains = design_gains(model)
-    rng = np.random.default_rng(0)
-    with pytest.raises(ModelError, match=r"kinds = \('cone',\): expected some of box, sphere"):
-        random_scene(model, rng, kinds=("cone",), gains=gains)
-    with pytest.raises(ModelError, match=r"room for .* obstacles around kinova_gen3: expected 6"):
-        random_scene(model, rng, (6, 6), gains=gains)

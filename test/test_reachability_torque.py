@@ -13,7 +13,7 @@ from reachability_attack import attack_torque, sample_symbols, states_of
 from reachability_support import random_box, random_tracking, random_trajectory
 
 from safe_sysid.dynamics import dynamics_of
-from safe_sysid.errors import ParameterError, PlanError
+from safe_sysid.errors import PlanError
 from safe_sysid.reachability.cells import TrackingSet, cells_between, time_cells
 from safe_sysid.reachability.torque import enclose_torque
 from safe_sysid.robot.model import Kinematics
@@ -288,17 +288,3 @@ def test_measured_errors_are_in_the_enlarged_set() -> None:
         assert np.linalg.norm(r_m / large.r) <= 1.0
     same = tracking.enlarged(0.0, 0.0)
     np.testing.assert_allclose([same.e, same.r], [tracking.e, tracking.r], rtol=1e-14)
-
-
-def test_errors_name_what_is_wrong() -> None:
-    rng = np.random.default_rng(8)
-    kin, theta, damping, inertia, v_c = setting(3, rng)
-    cells, tracking = time_cells(random_trajectory(3, rng), 4), random_tracking(3, rng)
-    with pytest.raises(ParameterError, match="expected 42"):
-        enclose_torque(kin, ParameterBox(theta[:-1], theta[:-1]), cells, tracking, damping, inertia, v_c)
-    with pytest.raises(ParameterError, match="inertia_lower"):
-        enclose_torque(kin, ParameterBox(theta, theta), cells, tracking, damping, 0.0 * inertia, v_c)
-    with pytest.raises(PlanError, match="r_bound"):
-        TrackingSet.of(SimpleNamespace(K_r=5.0, e_bound=0.01, r_bound=np.nan), 3)
-    with pytest.raises(PlanError, match="intervals"):
-        time_cells(random_trajectory(2, rng), 0)

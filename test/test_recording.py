@@ -204,6 +204,7 @@ def test_a_recorder_that_is_killed_leaves_what_it_had_flushed(tmp_path: Path) ->
 
 
 @pytest.mark.ros
+@pytest.mark.slow  # the same refusal, by the function that the node calls: test_recording_bags.py
 def test_a_recorder_that_cannot_start_says_why(tmp_path: Path) -> None:
     (tmp_path / "bag").mkdir()
     with recording(tmp_path) as (recorder, _):

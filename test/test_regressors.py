@@ -6,7 +6,6 @@ import pytest
 from arm_factory import mass_matrix, random_arm
 
 from safe_sysid.dynamics import dynamics_of
-from safe_sysid.errors import ParameterError
 from safe_sysid.robot.frames import forward_kinematics
 
 #: Chance of a joint to be prismatic, by seed.
@@ -123,11 +122,3 @@ def test_batches_equal_single_evaluations(n: int) -> None:
         for j in range(n):
             np.testing.assert_allclose(rotation[i, j], data.oMi[j + 1].rotation, atol=1e-12)
             np.testing.assert_allclose(origin[i, j], data.oMi[j + 1].translation, atol=1e-12)
-
-
-def test_wrong_shapes_are_named() -> None:
-    kin, _, _ = random_arm(3, np.random.default_rng(0))
-    with pytest.raises(ParameterError, match=r"\(N, 3\)"):
-        dynamics_of(kin).torque_regressor(np.zeros(4), np.zeros(4), np.zeros(4))
-    with pytest.raises(ParameterError, match="shapes"):
-        dynamics_of(kin).torque_regressor(np.zeros((2, 3)), np.zeros((1, 3)), np.zeros((2, 3)))

@@ -314,7 +314,7 @@ def test_names_from_files_are_shown_as_text(copy: Path) -> None:
 
 
 @given(st.text(max_size=60))
-@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_text_whatever_becomes_markup(copy: Path, text: str) -> None:
     spoil(copy, text.encode("utf-8", "replace").decode())
     page = page_of(copy)

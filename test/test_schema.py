@@ -22,7 +22,7 @@ from safe_sysid.resources import resource_path
 from safe_sysid.robot.config import KEYS, Settings
 from safe_sysid.robot.effective import flat_settings
 from safe_sysid.robot.files.yaml_file import merge, read_yaml, validate
-from safe_sysid.schema import Keys, Parameter, Range, SchemaError, Section, entries, parameters, setting
+from safe_sysid.schema import Keys, Parameter, Range, Section, entries, parameters, setting
 from safe_sysid.schema.fields import PerJointNumbers
 from safe_sysid.schema.json_schema import json_schema
 from safe_sysid.schema.reference import reference
@@ -260,26 +260,6 @@ def test_no_kind_of_node_has_a_parameter_twice() -> None:
         assert len(paths) == len(set(paths)), kind
 
 
-def test_a_field_without_a_declaration_says_so() -> None:
-    class Bare(Section):
-        a: float = 1.0
-
-    class Undescribed(Section):
-        a: Bare = Bare()
-
-    class Unmarked(Section):
-        a: tuple[float, ...] = setting("numbers of any shape")
-
-    with pytest.raises(SchemaError, match=r"^a: expected a declaration"):
-        Keys.of(Bare)
-    with pytest.raises(SchemaError, match=r"^a: expected a docstring of Bare"):
-        Keys.of(Undescribed)
-    with pytest.raises(SchemaError, match=r"^a: type .*Kind"):
-        Keys.of(Unmarked)
-    with pytest.raises(SchemaError, match=r"a length: range = '0\.\.2'"):
-        setting("a length", "m", "0..2")
-
-
 def test_sections_are_declared_by_their_classes() -> None:
     class Inner(Section):
         """How a thing is held, in
@@ -314,12 +294,6 @@ def test_nothing_that_a_proof_rests_on_changes_while_a_node_works() -> None:
     # However many plans there are, each is certified.
     assert live == reporting | {"plans", "payload_to_attach"}
     assert {parameter.when for parameter in KEYS.values()} == {"configure"}
-
-
-def test_asking_for_what_is_not_declared_is_an_error() -> None:
-    with pytest.raises(SchemaError, match="controller, planner"):
-        parameters_of("driver")
-    assert KEYS.find("timing.period") is None
 
 
 def test_names_with_dots_are_names() -> None:

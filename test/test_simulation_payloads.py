@@ -270,21 +270,6 @@ def test_a_payload_that_reaches_out_of_the_envelope_is_refused() -> None:
         assert accepted == fits
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("cone", (1.0,), [0, 0, 0]), r"shape kind 'cone': expected one of"),
-        (("box", (1.0, 2.0), [0, 0, 0]), r"box size .* expected 3 positive numbers"),
-        (("sphere", (-1.0,), [0, 0, 0]), r"sphere size .* expected 1 positive numbers"),
-        (("sphere", (1.0,), [0, 0, np.nan]), r"sphere position\[2\] = .* expected a finite number"),
-        (("sphere", (1.0,), [0, 0, 0], 2.0 * np.eye(3)), r"expected a rotation matrix"),
-    ],
-)
-def test_a_malformed_shape_is_refused(arguments: tuple, message: str) -> None:
-    with pytest.raises(ParameterError, match=message):
-        Shape(*arguments)
-
-
 @pytest.mark.parametrize("name", DUMBBELLS)
 def test_every_dumbbell_fits_the_prior_of_the_gen3(name: str) -> None:
     model = load_robot("kinova_gen3")

@@ -8,7 +8,7 @@ from urdf_factory import random_arm, write_arm
 
 from safe_sysid.control.controller import Controller
 from safe_sysid.control.gains.design import STIFFEST, design_gains, gains_for_motion
-from safe_sysid.control.gains.motion_hypotheses import MotionHypotheses, hypotheses_of, torque_of
+from safe_sysid.control.gains.motion_hypotheses import hypotheses_of, torque_of
 from safe_sysid.control.laws.law import ControlLaw, ModelInUse
 from safe_sysid.control.laws.robust import RobustLaw
 from safe_sysid.dynamics import dynamics_of
@@ -74,18 +74,6 @@ def test_a_smaller_box_needs_less(model: RobotModel) -> None:
     assert small.V_max < large.V_max
     with pytest.raises(ParameterError, match="inside the prior"):
         design_gains(model, box=ParameterBox(prior.lower - 1e-3, prior.upper))
-
-
-def test_demands_are_validated(model: RobotModel) -> None:
-    ones = np.ones(7)
-    with pytest.raises(ParameterError, match=r"motion_hypotheses\.velocity"):
-        MotionHypotheses(0.0 * ones, ones, ones, 1.0, ones)
-    with pytest.raises(ParameterError, match=r"motion_hypotheses\.jerk"):
-        MotionHypotheses(ones, ones, np.ones(6), 1.0, ones)
-    with pytest.raises(ParameterError, match="uncertainty"):
-        MotionHypotheses(ones, ones, ones, np.nan, ones)
-    with pytest.raises(ParameterError, match="headroom"):
-        hypotheses_of(model, fast(model), model.arm_prior, headroom=0.9)
 
 
 def test_the_robust_law_is_a_control_law(model: RobotModel) -> None:

@@ -46,12 +46,8 @@ def test_it_publishes_nothing_and_ends_when_told(tmp_path: Path, number: int) ->
     assert "Traceback" not in process.log
 
 
-@pytest.mark.parametrize(
-    ("parameters", "words"),
-    [({"robot": "nobody"}, ["nobody", "kinova_gen3"]), ({"host": "203.0.113.1"}, ["203.0.113.1", "address"])],
-)
-def test_what_cannot_be_is_refused_in_words(tmp_path: Path, parameters: dict, words: list[str]) -> None:
-    process = NodeProcess("viewer", {"port": 0, **parameters}, tmp_path)
+def test_an_address_of_another_machine_is_refused_in_words(tmp_path: Path) -> None:
+    process = NodeProcess("viewer", {"port": 0, "host": "203.0.113.1"}, tmp_path)
     assert process.process.wait(100.0) == 2
-    assert all(word in process.log for word in words)
+    assert all(word in process.log for word in ("203.0.113.1", "address"))
     assert "Traceback" not in process.log

@@ -181,7 +181,7 @@ ELSEWHERE = (
     Elsewhere(r"^ros2 run (tf2_ros|controller_manager) ", "", f"another package's program, {_ROS}"),
     Elsewhere(
         r"^ros2 security ",
-        "test_security_policy.py::test_nodes_create_what_the_policy_allows_and_nothing_else",
+        "test_docs_messages.py::test_nodes_create_what_the_policy_allows_and_nothing_else",
         f"sros2's program, {_ROS}; the policy file is tested",
     ),
     Elsewhere(r"^ros2 (control|bag) ", "", f"another package's program, {_ROS}"),
