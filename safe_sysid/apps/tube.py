@@ -31,15 +31,11 @@ _SPEEDS = 3  # classes of speed that are reported apart
 
 @dataclass(frozen=True, eq=False)
 class TrackedLog:
-    """Desired and measured motion; N samples, n joints.
-
-    Attributes:
-        stamps: (N,) increasing, s.
-        q, qd, q_d, qd_d: (N, n) measured and desired, rad and rad/s.
-    """
+    """Desired and measured motion; N samples, n joints."""
 
     name: str
-    stamps: FloatArray
+    stamps: FloatArray  #: (N,) increasing, s
+    #: q, qd, q_d, qd_d: (N, n) measured and desired, rad and rad/s
     q: FloatArray
     qd: FloatArray
     q_d: FloatArray
@@ -48,17 +44,12 @@ class TrackedLog:
 
 @dataclass(frozen=True)
 class Margins:
-    """What is added to what was seen.
+    """What is added to what was seen."""
 
-    Attributes:
-        inner: factor of the largest errors of position and velocity that were seen.
-        acceleration: factor of the largest mean error of acceleration over a sample; between samples it is not seen.
-        latency_s: from a measurement to a stop's effect, but for the sample's own period, s.
-    """
-
-    inner: float = 1.5
+    inner: float = 1.5  #: factor of the largest errors of position and velocity that were seen
+    #: factor of the largest mean error of acceleration over a sample; between samples it is not seen
     acceleration: float = 3.0
-    latency_s: float = 0.02
+    latency_s: float = 0.02  #: from a measurement to a stop's effect, but for the sample's own period, s
 
 
 def read_tracked(

@@ -54,8 +54,7 @@ def servo_settings(rate_hz: float) -> dict[str, Any]:
 def heaviest_payload(model: RobotModel, theta: FloatArray) -> tuple[FloatArray, Payload, float]:
     """The arm ``theta`` (14 n,) of an empty hand with a ball that makes its last link the prior's heaviest.
 
-    Returns:
-        Parameters with it, the ball, and the last link's mass, kg.
+    Returns parameters with it, the ball, and the last link's mass, kg.
     """
     part, envelope = model.layout.payload, model.settings.payload.envelope
     upper = float(model.arm_prior.payload_upper[0])

@@ -96,8 +96,7 @@ class Setup:
 def prepare(options: DemoOptions, say: Callable[[str], None] = lambda line: None) -> Setup:
     """Load and judge everything that can be wrong; makes the run directory last, or to measure an arm's tube.
 
-    Args:
-        say: called with lines of what is measured.
+    ``say``: called with lines of what is measured.
 
     Raises:
         SafeSysIdError: in one line, what is wrong and what was expected.

@@ -67,22 +67,15 @@ class Excursion:
 
 @dataclass(frozen=True, eq=False)
 class Hypotheses:
-    """Section ``controller`` of a configuration, with the gains that follow.
+    """Section ``controller`` of a configuration, with the gains that follow."""
 
-    Attributes:
-        K_r, kappa: 1/s.
-        inertia_ratio: (n,) H <= diag(ratio * lower rotor inertia).
-        velocity, acceleration, jerk: rad/s, rad/s^2, rad/s^3.
-        uncertainty: S, sqrt(W/s).
-    """
-
-    K_r: float
-    kappa: float
-    inertia_ratio: FloatArray
-    velocity: FloatArray
-    acceleration: float
-    jerk: float
-    uncertainty: float
+    K_r: float  #: 1/s
+    kappa: float  #: 1/s
+    inertia_ratio: FloatArray  #: (n,) H <= diag(ratio * lower rotor inertia)
+    velocity: FloatArray  #: rad/s, rad/s^2, rad/s^3
+    acceleration: float  #: rad/s, rad/s^2, rad/s^3
+    jerk: float  #: rad/s, rad/s^2, rad/s^3
+    uncertainty: float  #: S, sqrt(W/s)
     gains: ControllerGains
 
 
@@ -91,9 +84,7 @@ def load_inertia(model: RobotModel, home: FloatArray, reach: float) -> FloatArra
 
     At least what its torque limit speaks of: the last joint moves next to nothing, but its drive is no watch's.
 
-    Args:
-        home: (n,) rad.
-        reach: rad.
+    ``home``: (n,) rad; ``reach``: rad.
     """
     box = model.arm_prior
     theta = box.mid.copy()
@@ -137,12 +128,8 @@ def find_hypotheses(model: RobotModel, home: FloatArray, motion: Excursion, load
 def eigenvalue_bounds(model: RobotModel, home: FloatArray, half: float) -> tuple[float, float, float]:
     """Rigorous lower bounds of the smallest eigenvalue of H, kg m^2.
 
-    Args:
-        home: (n,) rad.
-        half: half width of the cell around home, rad.
-
-    Returns:
-        At every pose (the rotors alone); in the cell; in the cell without rotors (0: not proved positive).
+    ``home``: (n,) rad; ``half``: half width of the cell around home, rad.
+    Returns at every pose (the rotors alone); in the cell; in the cell without rotors (0: not proved positive).
     """
     n, box = model.n, model.arm_prior
     unit, cell = np.ones(n), np.full((1, n), half)

@@ -250,10 +250,7 @@ KINDS: Final[Mapping[str, tuple[type[Section], ...]]] = {
 
 @cache
 def parameters_of(kind: str) -> tuple[Parameter, ...]:
-    """Parameters of a kind of node.
-
-    Args:
-        kind: one of :data:`KINDS`.
+    """Parameters of a kind of node. ``kind``: one of :data:`KINDS`.
 
     Raises:
         SchemaError: no such kind.

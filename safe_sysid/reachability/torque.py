@@ -31,25 +31,16 @@ _CONTROLLER_ROUNDING = 1e-10
 
 @dataclass(frozen=True)
 class TorqueEnclosure:
-    """What the torque certificate and the tracking theorem need, per cell.
+    """What the torque certificate and the tracking theorem need, per cell."""
 
-    Attributes:
-        torque: (M, n, 2) commanded torque, N m.
-        nominal: (M, n, 2) range of ``W_s mid + K_d r`` alone (for reports: where a violation comes from).
-        spread: (M, n) upper bound of ``sum_p |W_s,jp| rad_p``.
-        measure: (M,) upper bound of ``S = sqrt(sum_j spread_j^2 / inertia_lower_j)``.
-        qd, qd_a, qdd_a: (M, n, 2) ranges of the motion.
-        regressor: (M, n, 14 n, 2) ranges of W_s, if asked for.
-    """
-
-    torque: FloatArray
-    nominal: FloatArray
-    spread: FloatArray
-    measure: FloatArray
-    qd: FloatArray
-    qd_a: FloatArray
-    qdd_a: FloatArray
-    regressor: FloatArray | None
+    torque: FloatArray  #: (M, n, 2) commanded torque, N m
+    nominal: FloatArray  #: (M, n, 2) range of ``W_s mid + K_d r`` alone (for reports: where a violation comes from)
+    spread: FloatArray  #: (M, n) upper bound of ``sum_p |W_s,jp| rad_p``
+    measure: FloatArray  #: (M,) upper bound of ``S = sqrt(sum_j spread_j^2 / inertia_lower_j)``
+    qd: FloatArray  #: (M, n, 2) ranges of the motion
+    qd_a: FloatArray  #: (M, n, 2) ranges of the motion
+    qdd_a: FloatArray  #: (M, n, 2) ranges of the motion
+    regressor: FloatArray | None  #: (M, n, 14 n, 2) ranges of W_s, if asked for
 
 
 def form_ranges(forms: FloatArray, n: int) -> FloatArray:

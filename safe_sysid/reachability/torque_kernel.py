@@ -49,18 +49,14 @@ class EnclosedArm(NamedTuple):
 
 
 class EnclosedMotion(NamedTuple):
-    """M cells of a motion.
+    """M cells of a motion."""
 
-    Attributes:
-        q, qd, qd_a, qdd_a: (M, n, 5) centre, time, e, r, remainder (of the own joint's errors only).
-        sigma: (M, n, 2) range of the friction sign.
-    """
-
+    #: q, qd, qd_a, qdd_a: (M, n, 5) centre, time, e, r, remainder (of the own joint's errors only)
     q: FloatArray
     qd: FloatArray
     qd_a: FloatArray
     qdd_a: FloatArray
-    sigma: FloatArray
+    sigma: FloatArray  #: (M, n, 2) range of the friction sign
 
 
 class EnclosedLaw(NamedTuple):
@@ -73,17 +69,11 @@ class EnclosedLaw(NamedTuple):
 
 
 class TorqueForms(NamedTuple):
-    """What the kernel fills.
+    """What the kernel fills."""
 
-    Attributes:
-        nominal: (M, n, K + 2), forms of ``W_s mid + K_d r``.
-        spread: (M, n, K + 2), forms above ``sum_p |W_jp| rad_p``.
-        regressor: (M, n, 14 n, 2), ranges of W_s; (0, n, 14 n, 2) if they are not wanted.
-    """
-
-    nominal: FloatArray
-    spread: FloatArray
-    regressor: FloatArray
+    nominal: FloatArray  #: (M, n, K + 2), forms of ``W_s mid + K_d r``
+    spread: FloatArray  #: (M, n, K + 2), forms above ``sum_p |W_jp| rad_p``
+    regressor: FloatArray  #: (M, n, 14 n, 2), ranges of W_s; (0, n, 14 n, 2) if they are not wanted
 
 
 @njit(cache=True, nogil=True)

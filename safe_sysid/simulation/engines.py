@@ -13,12 +13,9 @@ __all__ = ["Engine", "EngineMaker"]
 
 
 class Engine(Protocol):
-    """An arm with known parameters, its payload and its surroundings, in a state.
+    """An arm with known parameters, its payload and its surroundings, in a state."""
 
-    Attributes:
-        q, qd: (n,) position and velocity now, rad and rad/s; the same arrays for ever, to be read.
-    """
-
+    #: q, qd: (n,) position and velocity now, rad and rad/s; the same arrays for ever, to be read
     q: FloatArray
     qd: FloatArray
 
@@ -55,15 +52,10 @@ class Engine(Protocol):
 
 
 class EngineMaker(Protocol):
-    """Class of an engine.
+    """Class of an engine."""
 
-    Attributes:
-        smooth_friction: whether Coulomb friction is Fc sat(qd / v_s), which takes short steps where it is steep.
-        steps: of a period, at least.
-    """
-
-    smooth_friction: bool
-    steps: int
+    smooth_friction: bool  #: whether Coulomb friction is Fc sat(qd / v_s), which takes short steps where it is steep
+    steps: int  #: of a period, at least
 
     def __call__(
         self,

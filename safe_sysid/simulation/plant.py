@@ -187,8 +187,7 @@ class Plant:
         Simpson's weights miss its integral by at most 0.06 h a / v_s of Fc h (a: acceleration; Fc h at the very most).
         What they add up is a mean of torques in [-Fc, Fc], so even that is friction that the model allows.
 
-        Args:
-            acceleration: (n,) or one number, bound on |qdd|, rad/s^2.
+        ``acceleration``: (n,) or one number, bound on |qdd|, rad/s^2.
         """
         h = self.period / self.substeps
         share = np.minimum(1.0, 0.06 * h * np.asarray(acceleration, float) / self.coulomb_velocity)

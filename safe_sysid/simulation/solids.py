@@ -23,25 +23,16 @@ _BALL_POINTS = 200  # vertices of the polytope that stands for a ball under a hu
 
 @dataclass(frozen=True, eq=False)
 class Solid:
-    """A convex solid, fixed to a joint's moving frame or to the world.
+    """A convex solid, fixed to a joint's moving frame or to the world."""
 
-    Attributes:
-        name: unique.
-        label: what reports and allowed pairs call it.
-        joint: that moves it; -1: the world.
-        kind: "sphere", "capsule", "box", "cylinder" (along its own z) or "hull".
-        size: m: radius; radius; three half sizes; radius and half length; nothing.
-        points: (1, 3) centre, (2, 3) ends of a capsule's axis, or (k, 3) vertices of a hull, m, in the joint's frame.
-        rotation: (3, 3) axes of a box or cylinder in that frame.
-    """
-
-    name: str
-    label: str
-    joint: int
-    kind: str
-    size: tuple[float, ...]
+    name: str  #: unique
+    label: str  #: what reports and allowed pairs call it
+    joint: int  #: that moves it; -1: the world
+    kind: str  #: "sphere", "capsule", "box", "cylinder" (along its own z) or "hull"
+    size: tuple[float, ...]  #: m: radius; radius; three half sizes; radius and half length; nothing
+    #: (1, 3) centre, (2, 3) ends of a capsule's axis, or (k, 3) vertices of a hull, m, in the joint's frame
     points: FloatArray
-    rotation: FloatArray = field(default_factory=lambda: np.eye(3))
+    rotation: FloatArray = field(default_factory=lambda: np.eye(3))  #: (3, 3) axes of a box or cylinder in that frame
 
 
 def solids_of(model: RobotModel, payload: Payload, scene: Scene) -> list[Solid]:

@@ -27,17 +27,11 @@ class Proves(Enum):
 
 @dataclass(frozen=True, eq=False)
 class ModelInUse:
-    """What a law may know of the parameters at this tick; boxes may blend between ticks, so it is passed to every step.
+    """What a law may know of the parameters at this tick; boxes may blend between ticks, so every step gets it."""
 
-    Attributes:
-        nominal: (14 n,) best estimate (order of :mod:`safe_sysid.robot.parameters`).
-        mid: (14 n,) centre of the box in use.
-        rad: (14 n,) its half widths.
-    """
-
-    nominal: FloatArray
-    mid: FloatArray
-    rad: FloatArray
+    nominal: FloatArray  #: (14 n,) best estimate (order of :mod:`safe_sysid.robot.parameters`)
+    mid: FloatArray  #: (14 n,) centre of the box in use
+    rad: FloatArray  #: (14 n,) its half widths
 
     def __post_init__(self) -> None:
         """Arrays that cannot be written, whoever made them: kernels of laws are compiled for one kind of array."""
@@ -49,33 +43,25 @@ class ModelInUse:
 
 @runtime_checkable
 class ControlLaw(Protocol):
-    """One control law for one arm.
+    """One control law for one arm."""
 
-    Attributes:
-        name: of the law, as ``controller.law`` has it.
-        proves: what is claimed while it commands.
-        residual_bound: (n,) torque besides the law's own that the proof tolerates per joint, N m or N: what a
-            feed-forward may add. Zeros where nothing is proved.
-    """
-
-    name: str
-    proves: Proves
+    name: str  #: of the law, as ``controller.law`` has it
+    proves: Proves  #: what is claimed while it commands
+    #: (n,) torque besides the law's own that the proof tolerates per joint, N m or N: what a feed-forward may add.
+    #: Zeros where nothing is proved.
     residual_bound: FloatArray
 
     def reset(self, t: float, q: FloatArray, qd: FloatArray) -> None:
         """Forget the past: integrals, estimates, filters. Called at every start."""
 
     def step(self, t: float, q: FloatArray, qd: FloatArray, reference: FloatArray, model: ModelInUse) -> FloatArray:
-        """Torque to command.
+        """Torque to command. Returns (n,) N m, not clipped; the same array every time.
 
         Args:
             t: stamp of the measurement, s.
             q: (n,) measured, rad.
             qd: (n,) measured, rad/s.
             reference: (>= 3, n) desired position, velocity, acceleration.
-
-        Returns:
-            (n,) N m, not clipped; the same array every time.
         """
 
 
@@ -84,9 +70,6 @@ class TrackingLaw(ControlLaw, Protocol):
     """A law that proves the tracking bound, given that S keeps the hypothesis.
 
     Its torque must be ``W_s theta' + K_d r`` with some theta' in the box in use: plans are certified for that image.
-
-    Attributes:
-        uncertainty: S of the last step, sqrt(W/s).
     """
 
-    uncertainty: float
+    uncertainty: float  #: S of the last step, sqrt(W/s)

@@ -38,17 +38,11 @@ _WORTH_A_THREAD = 12
 
 @dataclass(frozen=True, eq=False)
 class CellMargins:
-    """Margins of cells, in any order.
+    """Margins of cells, in any order."""
 
-    Attributes:
-        borders: (M, 2) of the cells, s.
-        values: per family, (M, ..) margins; negative or NaN is not certified.
-        directions: (M, P, 3) separating directions of the pairs of bodies.
-    """
-
-    borders: FloatArray
-    values: dict[str, FloatArray]
-    directions: FloatArray
+    borders: FloatArray  #: (M, 2) of the cells, s
+    values: dict[str, FloatArray]  #: per family, (M, ..) margins; negative or NaN is not certified
+    directions: FloatArray  #: (M, P, 3) separating directions of the pairs of bodies
 
     def failing(self) -> BoolArray:
         """(M,) cells with a margin that is negative or NaN."""
@@ -88,11 +82,10 @@ class MarginFinder:
 
     Attributes:
         labels: per family, ``a`` and ``b`` of its constraints' margins; known after the first call.
-        torque, clearance: enclosures of the last call.
     """
 
-    torque: TorqueEnclosure
-    clearance: Clearance
+    torque: TorqueEnclosure  #: enclosures of the last call
+    clearance: Clearance  #: enclosures of the last call
 
     def __init__(
         self,

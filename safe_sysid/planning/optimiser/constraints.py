@@ -58,26 +58,20 @@ class FastConstraints:
     """Margins of the trajectories of one family, as a vector that has to be >= 0, with its Jacobian.
 
     The vector: the bent families' worst margin in each piece of time, then the linear families' over all times.
-
-    Attributes:
-        model, box, gains, family: what the margins are about.
-        clearance_margin: m, first guess of the distances' reserve; what the certificate asks for.
-        samples: number of times looked at, ends included.
-        blocks: number of pieces of time; each gives one entry per margin, its worst sample.
-        reserve: per family what is taken off the raw margin (same shape), in its unit.
-        scale: per family a typical size, by which margins are divided for the optimiser.
     """
 
-    model: RobotModel
-    box: ParameterBox
-    gains: TrackingTube
-    family: TrajectoryFamily
+    model: RobotModel  #: what the margins are about
+    box: ParameterBox  #: what the margins are about
+    gains: TrackingTube  #: what the margins are about
+    family: TrajectoryFamily  #: what the margins are about
     proximity: Proximity
-    clearance_margin: float = 0.005
-    samples: int = 128
-    blocks: int = 16
+    clearance_margin: float = 0.005  #: m, first guess of the distances' reserve; what the certificate asks for
+    samples: int = 128  #: number of times looked at, ends included
+    blocks: int = 16  #: number of pieces of time; each gives one entry per margin, its worst sample
+    #: per family what is taken off the raw margin (same shape), in its unit
     reserve: Margins = field(default_factory=dict)
     sampler: Sampler = field(init=False, repr=False)
+    #: per family a typical size, by which margins are divided for the optimiser
     scale: Margins = field(init=False, repr=False)
     _spare: FloatArray = field(init=False, repr=False)
     _edges: IntArray = field(init=False, repr=False)
