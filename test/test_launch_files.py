@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import json
 import math
 import os
 import re
@@ -509,3 +510,60 @@ def test_the_arguments_of_the_docs_are_those_of_the_launch_files() -> None:
     for name in short:
         named = {argument for argument, files in table.items() if short[name] in files or "all" in files}
         assert named == set(declared(name)), name
+
+
+GAZEBO = """
+import importlib.util, json, sys
+from types import ModuleType
+sys.path.insert(0, {test!r})
+import launch_stand_in as stand_in
+stand_in.install()
+more = dict(
+    launch_event_handlers=("launch.event_handlers", "OnProcessExit"),
+    launch_sources=("launch.launch_description_sources", "PythonLaunchDescriptionSource"),
+    substitutions=("launch.substitutions", "PathJoinSubstitution"),
+    ros_substitutions=("launch_ros.substitutions", "FindPackageShare"),
+    handler=("launch.actions", "RegisterEventHandler"),
+    include=("launch.actions", "IncludeLaunchDescription"),
+)
+for place, name in more.values():
+    module = sys.modules.setdefault(place, ModuleType(place))
+    setattr(module, name, stand_in.kind(name))
+spec = importlib.util.spec_from_file_location("gazebo", {file!r})
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+context = stand_in.Launch(dict(argument.split(":=", 1) for argument in sys.argv[1:]))
+context.visit_all(module.ARGUMENTS)
+made = module.start(context)
+nodes = [entity for entity in made if "executable" in entity.words]
+given = [p for n in nodes for p in n.words.get("parameters", []) if "robot_description" in p]
+print(json.dumps(dict(
+    controller=[n.words["remappings"] for n in nodes if n.words.get("name") == "controller"],
+    spawned=[n.words["arguments"] for n in nodes if n.words["executable"] == "create"],
+    description=given[0]["robot_description"].args[0],
+    told=[str(e.words.get("msg")) for e in made if type(e).__name__ == "LogInfo"],
+)))
+"""
+
+
+def gazebo(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """What ``ros2 launch safe_sysid gazebo.launch.py`` would start."""
+    program = GAZEBO.format(test=str(ROOT / "test"), file=str(LAUNCH / "gazebo.launch.py"))
+    command = [sys.executable, "-c", program, "gazebo:=false", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+
+
+def test_gazebo_starts_by_itself_with_an_arm_that_it_can_simulate(tmp_path: Path) -> None:
+    if importlib.util.find_spec("xacro") is None and not os.environ.get("CI"):
+        pytest.skip("xacro is not installed (pip install xacro)")
+    done = gazebo()
+    assert done.returncode == 0, done.stderr
+    made = json.loads(done.stdout.splitlines()[-1])
+    assert ["trajectory_command", "joint_trajectory_controller/joint_trajectory"] in made["controller"][0]
+    assert not any("no bound and no tracking error" in told for told in made["told"])
+    robot = ET.fromstring(made["description"])
+    assert robot.find("link[@name='safe_sysid_payload']/inertial/mass") is not None
+    assert {c.get("name") for c in robot.iter("command_interface")} == {"position"}
+    other = gazebo("robot:=kinova_gen3")
+    assert other.returncode != 0
+    assert "rotor_inertia 8.03 kg m^2, in Gazebo 0" in other.stderr
