@@ -29,6 +29,8 @@ the same cases are tests (`test/test_nodes_faults.py`). Kinova Gen3 with 8 lb, a
 errors; the test plays the plant, with the simulated arm and its drives, and encoders of continuous joints that wrap at
 pi (in every motion here joint_3 passes through it).
 
+By the trajectory interface: [trajectory.md](../use/trajectory.md#faults).
+
 In real time a stall can add to this: where the drives took over during a gap, the fault "commands do not reach it" says
 how long the gap was. Nodes that are killed and started again, and a hand that takes up or lets go while the arm holds,
 are in `test/test_nodes_restarts.py` (killed nodes in motion: `test/test_nodes_failures.py`), real time in
