@@ -143,7 +143,7 @@ def test_unknown_methods_are_refused() -> None:
 
 OPTIONS = {
     "kind": "joints", "setting": "code", "methods": ["LIP", "ID"], "seeds": 2, "joints": [2], "epochs": 20,
-    "rate": 0.06, "batch": 50,
+    "rate": 0.06, "batch": 50, "starts": 1,
     "amplitudes": [0.5], "series": True, "network_epochs": 5,
 }  # fmt: skip
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import product
 
 import mpmath
 import numpy as np
 import pytest
 
+from safe_sysid.errors import ParameterError
 from safe_sysid.learning.gaussian_process.kernels import LagrangianPart, LinearPart, SumKernel, lip_kernel
 from safe_sysid.learning.gaussian_process.lagrangian_kernel import fill_torques
 from safe_sysid.learning.gaussian_process.motions import Motions
+from safe_sysid.learning.gaussian_process.regression import likelihood_gradient
+from safe_sysid.learning.gaussian_process.tensors import TensorLikelihood, kernel_matrix
 
 STEP = mpmath.mpf(10) ** -15  # differences of fourth order lose 60 of the 100 digits, and err by STEP^2
 
@@ -184,6 +188,40 @@ def test_derivatives_by_parameters_are_those_of_differences(slides):
         for e in step * np.eye(kernel.count)
     ]
     assert np.allclose(found, want, rtol=1e-6, atol=1e-8 * np.max(np.abs(want)))
+
+
+def whole_kernel(slides, samples):
+    """All kinds of parts, any parameters, motions and torques."""
+    n, rng = len(slides), np.random.default_rng(11)
+    kernel = lip_kernel(n, friction=True, residual=True)
+    x = Motions(*rng.uniform(-2.0, 2.0, (3, samples, n)), slides)
+    return kernel, 0.4 * rng.normal(size=kernel.count), rng.uniform(-8.0, -2.0, n), x, rng.normal(size=(samples, n))
+
+
+@pytest.mark.parametrize("slides", ARMS)
+def test_operations_on_whole_arrays_make_the_same_matrix(slides):
+    kernel, log, _, x, _ = whole_kernel(slides, 12)
+    want = kernel.matrix(log, x[:5], x[5:])
+    assert np.max(np.abs(kernel_matrix(np, kernel, log, x[:5], x[5:]) - want)) < 1e-13 * np.max(np.abs(want))
+
+
+@pytest.mark.parametrize("slides", ARMS)
+def test_torch_finds_the_same_likelihood_and_derivatives(slides):
+    pytest.importorskip("torch")
+    kernel, log, noise, x, y = whole_kernel(slides, 12)
+    value, *by = likelihood_gradient(kernel, log, noise, x, y)
+    found, *by_torch = TensorLikelihood("cpu").gradient(kernel, log, noise, x, y)
+    assert found == pytest.approx(value, rel=1e-12)
+    by, by_torch = np.concatenate(by), np.concatenate(by_torch)
+    assert np.max(np.abs(by - by_torch)) < 1e-10 * np.max(np.abs(by))
+    with pytest.raises(ParameterError, match="device 'nonsense'"):
+        TensorLikelihood("nonsense")
+
+
+def test_a_device_needs_torch(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ParameterError, match="'cuda' needs torch"):
+        TensorLikelihood("cuda")
 
 
 def test_parts_add_what_they_say():

@@ -53,6 +53,8 @@ class LearnLipOptions(ArmLogOptions):
     no_friction: bool = False
     residual: bool = False
     seed: int = 0
+    starts: int = 1
+    device: str | None = None
 
 
 @dataclass(frozen=True)
@@ -102,14 +104,13 @@ def learn_lip(options: LearnLipOptions) -> int:
         kernel = lip_kernel(len(names), friction=not options.no_friction, residual=options.residual)
         some = samples[_even(len(samples.x), options.samples)]
         early = max(1, round(_EARLY * options.epochs))
-        process = train(
-            kernel, some.x, some.torque, learning.training(early), told(0.02, 0.9 / options.epochs, "training")
-        )
+        share = 0.9 / (early + options.starts * options.epochs)
+        process = train(kernel, some.x, some.torque, learning.training(early, 1), told(0.02, share, "first epochs"))
         learning.write(out, process, "after the first epochs", [])
         process = train(
-            kernel, some.x, some.torque, learning.training(options.epochs - early),
-            told(0.02 + 0.9 * early / options.epochs, 0.9 / options.epochs, "training"), start=process,
-        ) if options.epochs > early else process  # fmt: skip
+            kernel, some.x, some.torque, learning.training(options.epochs, options.starts),
+            told(0.02 + share * early, share, "training"),
+        )  # fmt: skip
         tell("choosing samples", 0.93)
         process, subsets = learning.chosen(process)
         result = learning.write(out, process, "learned", subsets, time.perf_counter() - begin)
@@ -190,8 +191,9 @@ class _Learning:
         self._options, self._samples, self._held_out = options, samples, held_out
         self._names, self._common = names, common
 
-    def training(self, epochs: int) -> Training:
-        return Training(self._options.method, epochs, self._options.batch, seed=self._options.seed)
+    def training(self, epochs: int, starts: int) -> Training:
+        o = self._options
+        return Training(o.method, epochs, o.batch, seed=o.seed, starts=starts, device=o.device)
 
     def chosen(self, process: TorqueProcess) -> tuple[TorqueProcess, list[dict[str, Any]]]:
         """The process with the most informative samples, and errors with fewer, others and all."""

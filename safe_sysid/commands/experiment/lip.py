@@ -46,6 +46,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--rate", type=non_negative, default=0.06, metavar="R",
         help="step of Adam at the start, which falls to a fiftieth (default: 0.06; the paper: 0.01 throughout)",
     )  # fmt: skip
+    parser.add_argument(
+        "--starts", type=at_least(1), default=2, metavar="K",
+        help="trainings from different noises, of which the most likely is kept (default: 2)",
+    )  # fmt: skip
     parser.add_argument("--batch", type=at_least(2), default=100, metavar="B", help="(default: 100)")
     parser.add_argument(
         "--network-epochs", type=at_least(1), default=200, metavar="E",
@@ -82,8 +86,8 @@ def _options(options: argparse.Namespace, figure: str) -> dict[str, Any]:
     return {
         "kind": kind, "setting": options.setting, "methods": methods, "seeds": options.seeds,
         "joints": [options.joints] if options.joints else joints, "amplitudes": [0.5, 0.6],
-        "epochs": options.epochs, "batch": options.batch, "rate": options.rate, "series": figure in "367",
-        "network_epochs": options.network_epochs,
+        "epochs": options.epochs, "batch": options.batch, "rate": options.rate, "starts": options.starts,
+        "series": figure in "367", "network_epochs": options.network_epochs,
     }  # fmt: skip
 
 
@@ -91,8 +95,10 @@ def run(options: argparse.Namespace) -> int:
     """Run, or go on with, a figure or table; print and draw it."""
     figure = options.figure or {"2": "2", "3": "9"}[options.table]
     console = begin(options, f"experiment_lip_{figure}")
+    from safe_sysid.robot.loading import load_robot
     from safe_sysid.studies.lip import tables
 
+    load_robot("franka_panda")  # without its URDF every trial would fail
     campaign = tables.LipExperiment("lip", options.seed, _options(options, figure))
 
     def show(told: dict[str, Any], _: list[dict[str, Any]]) -> None:

@@ -38,11 +38,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="kept of all, the most informative ones (default: 500)",
     )  # fmt: skip
     how.add_argument("--epochs", type=at_least(1), default=400, metavar="E", help="of training (default: 400)")
+    how.add_argument(
+        "--starts", type=at_least(1), default=1, metavar="K",
+        help="trainings from different noises, of which the most likely is kept (default: 1)",
+    )  # fmt: skip
     how.add_argument("--batch", type=at_least(2), default=100, metavar="B", help="samples of a step (default: 100)")
     how.add_argument("--method", choices=("adam", "lbfgs"), default="adam", help="of training (default: adam)")
     how.add_argument("--no-friction", action="store_true", help="energies alone")
     how.add_argument(
         "--residual", action="store_true", help="a squared exponential by joint, too, for what no model has"
+    )
+    how.add_argument(
+        "--device", metavar="NAME", help="of torch (extra `learn`) to train on, as cuda (default: compiled, here)"
     )
     how.add_argument("--seed", type=at_least(0), default=0, metavar="S", help="of the batches (default: 0)")
 

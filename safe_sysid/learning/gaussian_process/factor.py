@@ -11,10 +11,11 @@ from scipy.linalg import lapack, solve_triangular
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import SafeSysIdError
 
-__all__ = ["NotPositiveDefiniteError", "append", "cholesky", "invert", "remove", "solve"]
+__all__ = ["JITTERS", "NotPositiveDefiniteError", "append", "cholesky", "invert", "remove", "solve"]
 
 
-_JITTERS = (0.0, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6)  # shares of the mean of the diagonal
+#: Shares of the mean of the diagonal that are added to it, one after the other.
+JITTERS = (0.0, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6)
 
 
 class NotPositiveDefiniteError(SafeSysIdError):
@@ -34,7 +35,7 @@ def cholesky(make: Callable[[], FloatArray]) -> tuple[FloatArray, float]:
         NotPositiveDefiniteError: a millionth of the mean of the diagonal is not enough, or a number is not finite.
     """
     jitter = 0.0
-    for share in _JITTERS:
+    for share in JITTERS:
         c = make()
         diagonal = np.einsum("ii->i", c)
         if not np.all(np.isfinite(diagonal)):

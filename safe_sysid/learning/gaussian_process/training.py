@@ -14,11 +14,14 @@ from safe_sysid.errors import ParameterError
 from safe_sysid.learning.gaussian_process.kernels import SumKernel
 from safe_sysid.learning.gaussian_process.motions import Motions
 from safe_sysid.learning.gaussian_process.regression import TorqueProcess, Units, check_size, likelihood_gradient
+from safe_sysid.learning.gaussian_process.tensors import TensorLikelihood
 
 __all__ = ["Training", "train"]
 
 
 _FARTHEST = 25.0  # logarithms stay within +- this
+_NOISE = 0.1  # deviation of the noise to begin with, relative to the largest torque's
+_QUIETER = 0.1  # that of every further start, relative to the one before
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,8 @@ class Training:
         batch: samples of a step of Adam; L-BFGS takes all.
         rate: of Adam at the start.
         last: share of it at the end, where half a cosine leads; 1: the same rate throughout, as in [LIP].
+        starts: trainings from different noises, each as long; the likelihood of all samples picks one.
+        device: of torch, as "cuda", that likelihoods are found on; None: this processor, compiled.
     """
 
     method: str = "adam"
@@ -38,6 +43,8 @@ class Training:
     rate: float = 0.06
     seed: int = 0
     last: float = 0.02
+    starts: int = 1
+    device: str | None = None
 
 
 def _adam(
@@ -65,6 +72,22 @@ def _adam(
     return z
 
 
+def _lbfgs(
+    gradient: Callable[[FloatArray], tuple[float, FloatArray]],
+    start: FloatArray,
+    how: Training,
+    progress: Callable[[int, float], None],
+) -> FloatArray:
+    steps = iter(range(how.epochs + 1))
+    return np.asarray(
+        minimize(
+            gradient, start, jac=True, method="L-BFGS-B", bounds=[(-_FARTHEST, _FARTHEST)] * len(start),
+            options={"maxiter": how.epochs},
+            callback=lambda intermediate_result: progress(next(steps), float(intermediate_result.fun)),
+        ).x
+    )  # fmt: skip
+
+
 def train(
     kernel: SumKernel,
     x: Motions,
@@ -80,7 +103,7 @@ def train(
         x: N samples.
         torque: (N, n) N m or N.
         how: None: as :class:`Training` has it.
-        progress: called with epoch (iteration) and negative log likelihood (of a batch).
+        progress: called with epoch (iteration), of all starts, and negative log likelihood (of a batch).
         units: of the parameters; None: those of `start`, or torques and velocities have a mean square of one.
         start: a process whose hyperparameters to begin with.
 
@@ -89,6 +112,8 @@ def train(
         NotPositiveDefiniteError: a covariance has no factor.
     """
     how = how or Training()
+    if how.method not in ("adam", "lbfgs"):
+        raise ParameterError(f"method = {how.method!r}: expected adam or lbfgs")
     torque = np.atleast_2d(np.asarray(torque, float))
     if torque.shape != (len(x), x.n) or not len(x):
         raise ParameterError(f"torque: shape {torque.shape}, expected {(len(x), x.n)}, and at least one sample")
@@ -98,31 +123,32 @@ def train(
     check_size(torque.size, torque.size)  # before the training, not after it
     if units is None:
         units = Units.of(x, torque) if start is None else start.units
-    inside, y, tell = units.inside(x), torque / units.torque, progress or (lambda k, value: None)
-    noise = np.full(x.n, 2.0 * np.log(max(0.1 * np.max(np.std(y, axis=0)), 1e-3)))
+    inside, y, every = units.inside(x), torque / units.torque, np.arange(len(x))
     if start is not None:
         begin = np.concatenate([start.log, start.log_noise])
     else:
+        noise = np.full(x.n, 2.0 * np.log(max(_NOISE * np.max(np.std(y, axis=0)), 1e-3)))
         begin = np.concatenate([kernel.start(inside), noise])
+    find = likelihood_gradient if how.device is None else TensorLikelihood(how.device).gradient
 
     def gradient(z: FloatArray, some: IntArray) -> tuple[float, FloatArray]:
-        value, *by = likelihood_gradient(kernel, z[: kernel.count], z[kernel.count :], inside[some], y[some])
+        value, *by = find(kernel, z[: kernel.count], z[kernel.count :], inside[some], y[some])
         return value, np.concatenate(by)
 
-    if how.method == "adam":
-        z = _adam(gradient, begin, len(x), how, tell)
-    elif how.method == "lbfgs":
-        every, steps = np.arange(len(x)), iter(range(how.epochs + 1))
-        z = minimize(
-            gradient,
-            begin,
-            args=(every,),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=[(-_FARTHEST, _FARTHEST)] * len(begin),
-            options={"maxiter": how.epochs},
-            callback=lambda intermediate_result: tell(next(steps), float(intermediate_result.fun)),
-        ).x
-    else:
-        raise ParameterError(f"method = {how.method!r}: expected adam or lbfgs")
+    found: list[tuple[float, FloatArray]] = []
+    for k in range(how.starts):
+
+        def tell(epoch: int, value: float, done: int = k * how.epochs) -> None:
+            if progress is not None:
+                progress(done + epoch, value)
+
+        first = begin.copy()
+        first[kernel.count :] += 2.0 * k * np.log(_QUIETER)
+        if how.method == "adam":
+            z = _adam(gradient, first, len(x), how, tell)
+        else:
+            z = _lbfgs(lambda z: gradient(z, every), first, how, tell)
+        value = gradient(z, every)[0] if how.starts > 1 else 0.0
+        found.append((value, z))
+    z = min(found, key=lambda pair: pair[0])[1]
     return TorqueProcess(kernel, z[: kernel.count], z[kernel.count :], x, torque, units)

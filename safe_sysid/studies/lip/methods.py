@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -22,12 +22,14 @@ from safe_sysid.learning.gaussian_process.training import Training, train
 from safe_sysid.studies.lip.geometric import GeometricPart
 from safe_sysid.studies.lip.lagrangian_exponential import LagrangianExponentialPart
 
-__all__ = ["METHODS", "Predictor", "Regressor", "kernel_of", "learn"]
+__all__ = ["METHODS", "Predictor", "Regressor", "kernel_of", "learn", "training"]
 
 #: Features (N n, P) of a rigid body's parameters.
 Regressor = Callable[[Motions], FloatArray]
 #: In the order of the tables. ID knows the arm's kinematics, the others nothing but which joints slide.
 METHODS = ("LIP", "GIP", "SE", "LSE", "ID", "DeLaN")
+#: Share of the rate of training: from larger steps GIP's likelihood is not found.
+_SLOWER = {"GIP": 0.25}
 _RIDGE = 1e-10  # of the largest singular value: what no sample tells stays zero
 
 
@@ -79,6 +81,19 @@ def kernel_of(method: str, n: int, friction: bool) -> SumKernel:
     if method == "GIP":
         return SumKernel((GeometricPart(n), *extra, *([SquaredExponentialPart(n)] if friction else [])))
     raise SafeSysIdError(f"method {method!r}: expected one of {', '.join((*METHODS, 'SP'))}")
+
+
+def training(method: str, options: Mapping[str, Any], seed: int) -> Training:
+    """How a method is trained.
+
+    Args:
+        options: of the experiment.
+        seed: of batches, or of a network.
+    """
+    if method == "DeLaN":
+        return Training(epochs=options["network_epochs"], seed=seed)
+    rate = options["rate"] * _SLOWER.get(method, 1.0)
+    return Training("adam", options["epochs"], options["batch"], rate, seed, starts=options["starts"])
 
 
 def _semiparametric(x: Motions, regressor: Regressor) -> SumKernel:

@@ -17,10 +17,9 @@ from scipy.signal import butter, sosfiltfilt
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.learning.gaussian_process.motions import Motions
 from safe_sysid.learning.gaussian_process.regression import TorqueProcess
-from safe_sysid.learning.gaussian_process.training import Training
 from safe_sysid.studies.hybrid.make_data import load_panda
 from safe_sysid.studies.hybrid.rigid_models import drawing, rigid_torque
-from safe_sysid.studies.lip.methods import learn
+from safe_sysid.studies.lip.methods import learn, training
 from safe_sysid.studies.lip.panda import SETTINGS, Panda
 from safe_sysid.studies.lip.tracking import drive_arm, true_regressor
 
@@ -71,7 +70,7 @@ def run_measured(case: dict[str, Any], options: dict[str, Any]) -> dict[str, Any
     """
     joints, seed = case["joints"], case["seed"]
     x, torque, _ = _run(joints, seed, False)
-    how = Training(epochs=options["epochs"], batch=options["batch"], rate=options["rate"], seed=seed)
+    how = training(case["method"], options, seed)
     found = learn(case["method"], x, torque, how, true_regressor(load_panda(), joints), friction=True)
     tests = [_run(joints, 1000 + _TESTS * seed + k, True) for k in range(_TESTS)]
     errors = [found.predict(far) - measured for far, measured, _ in tests]

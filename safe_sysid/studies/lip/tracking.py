@@ -17,13 +17,12 @@ from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.learning.gaussian_process.motions import Motions
 from safe_sysid.learning.gaussian_process.regression import TorqueProcess
-from safe_sysid.learning.gaussian_process.training import Training
 from safe_sysid.learning.lip import TorquePredictor
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.simulation.flexible import FlexibleArm, read_effects
 from safe_sysid.studies.hybrid.make_data import acceleration, load_panda
 from safe_sysid.studies.hybrid.rigid_models import drawing, identified, rigid_torque
-from safe_sysid.studies.lip.methods import learn
+from safe_sysid.studies.lip.methods import learn, training
 
 __all__ = ["TRACKED", "drive_arm", "run_tracking", "true_regressor"]
 
@@ -111,7 +110,7 @@ def _feed(method: str, model: RobotModel, case: dict[str, Any], options: dict[st
     q, qd, qdd, torque = run["q"][at], run["qd"][at], qdd[at], run["torque"][at]
     if method == "identified":
         return rigid(identified(model, [(q, qd, qdd, torque)], "all")[0])
-    how = Training(epochs=options["epochs"], batch=options["batch"], rate=options["rate"], seed=case["seed"])
+    how = training(method, options, case["seed"])
     x = Motions(q, qd, qdd, [False] * 7)
     found = learn(method, x, torque, how, lambda _: np.zeros((0, 0)), friction=True)
     if method == "LIP" and isinstance(found, TorqueProcess):

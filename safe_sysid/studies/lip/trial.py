@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from safe_sysid.learning.gaussian_process.regression import TorqueProcess
-from safe_sysid.learning.gaussian_process.training import Training
-from safe_sysid.studies.lip.methods import learn
+from safe_sysid.studies.lip.methods import learn, training
 from safe_sysid.studies.lip.panda import SETTINGS, Panda
 from safe_sysid.studies.lip.stand_in import run_measured
 from safe_sysid.studies.lip.tracking import run_tracking
@@ -22,8 +21,6 @@ _TEST = 1000  # added to a seed: the trajectory that is predicted
 _DENSE = {"DeLaN": 10}
 #: Seeds of methods that take long; others have all.
 _SEEDS = {"LSE": 10, "DeLaN": 3}
-#: Share of the rate of training: from larger steps GIP's likelihood is not found.
-_SLOWER = {"GIP": 0.25}
 #: Samples of figure 4.
 _FEWER = (50, 100, 200, 300, 400, 500)
 
@@ -66,9 +63,7 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
     x, noisy = given.x, given.noisy
     if "samples" in case:
         x, noisy = x[: case["samples"]], noisy[: case["samples"]]
-    epochs = options["network_epochs"] if case["method"] == "DeLaN" else options["epochs"]
-    rate = options["rate"] * _SLOWER.get(case["method"], 1.0)
-    how = Training(epochs=epochs, batch=options["batch"], rate=rate, seed=case["seed"])
+    how = training(case["method"], options, case["seed"])
     begin = time.process_time()
     found = learn(case["method"], x, noisy, how, arm.regressor)
     seconds = time.process_time() - begin
@@ -76,7 +71,7 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
     row = {
         **case,
         "setting": options["setting"],
-        "epochs": epochs,
+        "epochs": how.epochs,
         "nmse": (np.mean(error**2, axis=0) / np.var(asked.torque, axis=0)).tolist(),
         "mse": float(np.sum(np.mean(error**2, axis=0))),
         "cpu_seconds": seconds,

@@ -1,0 +1,181 @@
+"""The kernels as operations on whole arrays, for a graphics processor; formulas as in :mod:`.lagrangian_kernel`.
+
+The same lines work on numpy's arrays and on torch's tensors. Torch (extra ``learn``) moves them to any device that it
+knows and finds derivatives by the parameters; those of the kernel by motions stay the ones derived by hand.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from safe_sysid.core.arrays import FloatArray
+from safe_sysid.errors import ParameterError
+from safe_sysid.learning.gaussian_process.factor import JITTERS, NotPositiveDefiniteError
+from safe_sysid.learning.gaussian_process.kernels import LagrangianPart, LinearPart, SquaredExponentialPart, SumKernel
+from safe_sysid.learning.gaussian_process.motions import Motions
+
+__all__ = ["TensorLikelihood", "kernel_matrix"]
+
+_SMALL = 1e-8  # of a factor p, relative to its weights: a smaller one is taken to be this
+
+
+def _joint_sum(a: Any) -> Any:
+    return a.sum(-1)[..., None]
+
+
+def _factors(xp: Any, position: Any, rows: Any, columns: Any) -> tuple[Any, Any, Any, Any]:
+    """``p``, and ``p_q/p``, ``p_q'/p``, ``p_qq'/p`` of each pair and joint, (N, M, m).
+
+    Args:
+        xp: numpy or torch.
+        position: (m, 3).
+        rows: (N, 1, m, FEATURES).
+        columns: (1, M, m, FEATURES).
+    """
+    sigma, c, z = position[:, 0], position[:, 1], position[:, 2]
+    f, df, g, dg = (rows[..., k] for k in range(4))
+    p = sigma + c * f * columns[..., 0] + z * g * columns[..., 2]
+    least = _SMALL * (sigma + c + z)
+    p = xp.where(abs(p) < least, least, p)
+    p1 = c * df * columns[..., 0] + z * dg * columns[..., 2]
+    p2 = c * f * columns[..., 1] + z * g * columns[..., 3]
+    p12 = c * df * columns[..., 1] + z * dg * columns[..., 3]
+    return p, p1 / p, p2 / p, p12 / p
+
+
+def _link(xp: Any, weight: Any, position: Any, rows: Any, columns: Any) -> Any:
+    """Block (N, M, m, m) of a link's kinetic energy; arguments as :func:`_factors`, weight (m,)."""
+    p, p1, p2, p12 = _factors(xp, position, rows, columns)
+    u1, u2, mix = 2.0 * p1, 2.0 * p2, 2.0 * (p12 - p1 * p2)
+    v, acc, v2, acc2 = rows[..., 4], rows[..., 5], columns[..., 4], columns[..., 5]
+    P = (p * p).prod(-1)[..., None]
+    U1, U2, M = _joint_sum(u1 * v), _joint_sum(u2 * v2), _joint_sum(mix * v * v2)
+    h, h1 = _joint_sum(weight * v * v2), _joint_sum(weight * acc * v2)
+    h2, h12 = _joint_sum(weight * v * acc2), _joint_sum(weight * acc * acc2)
+    one, alpha, alpha2 = 0.0 * p + 1.0, weight * v, weight * v2
+    left = (weight * (acc2 + U2 * v2), alpha2 * one, u1, -h * v2 * mix)
+    right = (
+        weight * (acc + U1 * v),
+        M * alpha - (h1 + h * U1) * u2 - h * v * mix,
+        0.5 * h * h * u2 - (h2 + h * U2) * alpha,
+        alpha * one,
+    )
+    diagonal = 2.0 * weight * (h12 + h1 * U2 + h2 * U1 + h * (U1 * U2 + M)) + h * h * mix
+    products = xp.stack(left, -1) @ xp.stack(right, -2)
+    return P[..., None] * (2.0 * products + diagonal[..., None] * _eye(xp, diagonal))
+
+
+def _eye(xp: Any, like: Any) -> Any:
+    return xp.eye(like.shape[-1]) if xp is np else xp.eye(like.shape[-1], dtype=like.dtype, device=like.device)
+
+
+def _lagrangian(xp: Any, n: int, values: Any, rows: Any, columns: Any) -> Any:
+    """(N, M, n, n) of :class:`LagrangianPart`; values (count,) not logarithms."""
+    size, first = n * (n + 1) // 2, 0
+    potential = values[4 * size :].reshape(n, 3)
+    V, p1, p2, p12 = _factors(xp, potential, rows, columns)
+    eye = _eye(xp, p1)
+    rank = p1[..., :, None] * p2[..., None, :]
+    total = V.prod(-1)[..., None, None] * (rank * (1.0 - eye) + p12[..., None] * eye)
+    for m in range(1, n + 1):
+        weight, position = values[first : first + m], values[size + 3 * first : size + 3 * (first + m)].reshape(m, 3)
+        total[..., :m, :m] += _link(xp, weight, position, rows[:, :, :m], columns[:, :, :m])
+        first += m
+    return total
+
+
+def kernel_matrix(xp: Any, kernel: SumKernel, log: Any, x: Motions, y: Motions, take: Any = np.asarray) -> Any:
+    """Kernel matrix (N n, M n).
+
+    Args:
+        xp: numpy or torch.
+        kernel: of Lagrangian, linear and squared exponential parts.
+        log: (count,), of numpy or torch.
+        x: N samples of the rows.
+        y: M samples of the columns.
+        take: from an array of numpy to one like `log`.
+
+    Raises:
+        ParameterError: another part.
+    """
+    n, total, first = x.n, 0.0, 0
+    rows, columns = take(x.rows).reshape(len(x), 1, n, -1), take(y.rows).reshape(1, len(y), n, -1)
+    for part in kernel.parts:
+        values = xp.exp(log[first : first + part.count])
+        first += part.count
+        if isinstance(part, LinearPart):
+            total = total + (take(part.features(x)) * values) @ take(part.features(y)).T
+            continue
+        if isinstance(part, LagrangianPart):
+            block = _lagrangian(xp, n, values, rows, columns)
+        elif isinstance(part, SquaredExponentialPart):
+            own = values.reshape(n, -1)
+            step = (take(x.inputs)[:, None, None] - take(y.inputs)[None, :, None]) / own[:, 1:]
+            alike = own[:, 0] * xp.exp(-(step * step).sum(-1))
+            block = alike[..., None] * _eye(xp, alike)
+        else:
+            raise ParameterError(f"a kernel with {type(part).__name__}: expected one of energies on this device")
+        total = total + xp.swapaxes(block, 1, 2).reshape(len(x) * n, len(y) * n)
+    return total
+
+
+class TensorLikelihood:
+    """:func:`.regression.likelihood_gradient` on a device of torch."""
+
+    def __init__(self, device: str) -> None:
+        """Look for the device.
+
+        Args:
+            device: "cpu", "cuda", "cuda:1", ...
+
+        Raises:
+            ParameterError: no torch, or no such device.
+        """
+        try:
+            import torch
+        except ImportError as error:
+            raise ParameterError(f"device {device!r} needs torch: pip install 'safe_sysid[learn]'") from error
+        self._torch = torch
+        try:
+            self._device = torch.zeros(1, dtype=torch.float64, device=device).device
+        except (RuntimeError, AssertionError, TypeError) as error:
+            reason = str(error).splitlines()[0]
+            raise ParameterError(f"device {device!r}: {reason}: expected one that torch has here, as cpu") from error
+
+    def take(self, a: FloatArray) -> Any:
+        """An array on the device."""
+        return self._torch.as_tensor(np.array(a), dtype=self._torch.float64, device=self._device)
+
+    def gradient(
+        self, kernel: SumKernel, log: FloatArray, log_noise: FloatArray, x: Motions, y: FloatArray
+    ) -> tuple[float, FloatArray, FloatArray]:
+        """See :func:`.regression.likelihood_gradient`.
+
+        Args:
+            kernel: of Lagrangian, linear and squared exponential parts.
+            log: (count,).
+            log_noise: (n,).
+            x: N samples.
+            y: (N, n).
+
+        Raises:
+            NotPositiveDefiniteError: the covariance has no factor.
+        """
+        torch, z = self._torch, self.take(np.concatenate([log, log_noise])).requires_grad_()
+        torque = self.take(y).reshape(-1, 1)
+        c = kernel_matrix(torch, kernel, z[: len(log)], x, x, self.take)
+        c = c + torch.diag(torch.exp(z[len(log) :]).repeat(len(x)))
+        least = torch.diag(c.diagonal().mean().detach().repeat(len(c)))
+        for share in JITTERS:
+            factor, info = torch.linalg.cholesky_ex(c + share * least)
+            if not int(info):
+                break
+        else:
+            raise NotPositiveDefiniteError(f"a covariance of {len(c)} torques is not positive definite")
+        white = torch.linalg.solve_triangular(factor, torque, upper=False)
+        value = factor.diagonal().log().sum() + 0.5 * (white * white).sum()
+        (by,) = torch.autograd.grad(value, z)
+        found = by.cpu().numpy()
+        return float(value.detach()), found[: len(log)], found[len(log) :]
