@@ -77,15 +77,17 @@ def test_logs_tell_more_together_and_each_bound_stands_on_its_multipliers():
     assert any(np.all((law.box.lower <= x.lower) & (x.upper <= law.box.upper)) for x in proved)
 
 
-def test_of_long_logs_short_windows_are_taken_from_the_beginning(monkeypatch):
+def test_of_long_logs_a_part_is_taken_that_is_spread_over_them(monkeypatch):
     model, theta, logs = arm(4)
     errors = MeasurementErrors.from_model(model)
     whole = arm_intervals(model, errors, logs, box=model.arm_prior)
     monkeypatch.setattr(intervals, "_MOST", 200)
+    monkeypatch.setattr(intervals, "_PIECE", 500)
     some = arm_intervals(model, errors, logs, box=model.arm_prior)
     lengths = len(default_windows(model, errors))
     assert some.equations < 300 * lengths < whole.equations
     assert set(some.rows.log.tolist()) == {0, 1}
+    assert some.rows.last.max() > 0.7 * len(logs[0])
     truth = some.base.matrix @ theta
     assert np.all((some.lower <= truth) & (truth <= some.upper))
     narrow, width = some.upper - some.lower, some.prior_upper - some.prior_lower

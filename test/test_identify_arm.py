@@ -156,14 +156,22 @@ def test_files_are_read_by_those_they_are_for(outcome: tuple[Path, dict]) -> Non
     assert np.abs(torque[0] - torque[2]).max() < 0.2 * np.abs(torque[1] - torque[2]).max()
     for j, name in enumerate(model.joint_names):
         assert model.theta_nominal[model.layout.coulomb][j] == result["joints"][name]["coulomb"]
-    spec = mujoco.MjSpec.from_string(
-        "<mujoco><worldbody>"
-        + (folder / "arm_mjcf.xml").read_text().replace("mujocoinclude", "body")
-        + "</worldbody></mujoco>"
-    )
-    compiled = spec.compile()
-    assert compiled.nv == 7
-    assert np.allclose(compiled.dof_armature, model.theta_nominal[model.layout.rotor_inertia])
+    simulator = mujoco.MjModel.from_xml_path(str(folder / "arm_mjcf.xml"))
+    simulator.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONTACT
+    state, urdf = mujoco.MjData(simulator), pin.buildModelFromUrdf(str(folder / "arm.urdf"))
+    names = [joint for joint in urdf.names if joint in model.joint_names]
+    urdf = pin.buildReducedModel(urdf, [k for k, x in enumerate(urdf.names) if k and x not in names], pin.neutral(urdf))
+    fc, fv, ia, beta = model.layout.by_term(model.theta_nominal)
+    for x in zip(q, qd, qdd, strict=True):
+        state.qpos, state.qvel, state.qacc = x
+        mujoco.mj_inverse(simulator, state)
+        rigid = dynamics.inverse_dynamics(model.theta_nominal, *x) - fc * np.sign(x[1]) - beta
+        free = state.qfrc_inverse + state.qfrc_constraint  # frictionloss is a constraint
+        assert np.allclose(free, rigid, atol=1e-9)
+        configuration = np.concatenate([[np.cos(a), np.sin(a)] if joint.nq == 2 else [a]
+                                        for a, joint in zip(x[0], urdf.joints[1:], strict=True)])  # fmt: skip
+        alone = pin.rnea(urdf, urdf.createData(), configuration, *x[1:])
+        assert np.allclose(alone, rigid - fv * x[1] - ia * x[2], atol=1e-9)
     page = (folder / "report.html").read_text()
     assert page.count('class="chart"') == 14
     assert "rotor inertia of joint_1" in page

@@ -37,21 +37,19 @@ class Bounding:
         torque_per_effort: Mapping[str, float],
         estimates_only: bool = False,
         progress: Callable[[float], None] | None = None,
+        no_model: str = "",
     ) -> None:
         """Take logs with torques in place of efforts.
 
         Args:
-            model: of the arm; None where it has closed loops.
+            model: of the arm; None where nothing is declared that could be proved from.
             torque_per_effort: of joints, what their efforts are multiplied by.
             estimates_only: whether nothing is bounded.
             progress: called with the share that is done.
+            no_model: why there is none.
         """
         self._model, self._logs, self._progress = model, logs, progress
-        self._reason = (
-            "a URDF does not declare how wrong it may be, and closed loops have estimates alone"
-            if model is None
-            else "estimates only"
-        )
+        self._reason = "estimates only" if model is not None else no_model
         self._asked = model is not None and not estimates_only
         names = () if model is None else model.joint_names
         self.control_box: ParameterBox | None = None

@@ -78,22 +78,28 @@ def split_samples(
     return data.split(options.share, held_out)
 
 
-def check_samples(logs: Sequence[Log], mechanism: Mechanism, samples: ArmData) -> list[DataFinding]:
+def check_samples(
+    logs: Sequence[Log], mechanism: Mechanism, samples: ArmData, link_side: bool = False
+) -> list[DataFinding]:
     """What forbids to fit: columns that cannot be what they say they are.
 
     Args:
         logs: of :func:`read_logs`.
         samples: of :func:`split_samples`.
+        link_side: whether torques are measured behind gears and friction.
     """
     names = mechanism.actuated_names
     found = [finding for log in logs for finding in check_log(log.measurements, names)]
     if found:
         return found
-    thinned = samples.only([(0, slice(part.start, part.stop, 5)) for part in samples.parts()])
-    drawn = mechanism.regressor(thinned.motion(mechanism)) @ mechanism.theta_nominal
     columns = check_columns(mechanism, samples)
     if any(finding.kind == "columns" for finding in columns):
         return columns
+    thinned = samples.only([(0, slice(part.start, part.stop, 5)) for part in samples.parts()])
+    theta, layout = mechanism.theta_nominal.copy(), mechanism.layout
+    for block in (layout.coulomb, layout.viscous, layout.rotor_inertia) if link_side else ():
+        theta[block] = 0.0
+    drawn = mechanism.regressor(thinned.motion(mechanism)) @ theta
     return check_torques(drawn, thinned.torque, names) or columns
 
 

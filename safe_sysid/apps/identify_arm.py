@@ -26,14 +26,15 @@ from safe_sysid.apps.arm_logs import (
     split_samples,
 )
 from safe_sysid.apps.bars import steps
-from safe_sysid.dynamics.closed_chain import Mechanism, load_mechanism
+from safe_sysid.dynamics.closed_chain import Mechanism, check_uniqueness, load_mechanism
+from safe_sysid.dynamics.closed_chain.files import mechanism_path, mechanism_urdf
 from safe_sysid.errors import ConfigError
 from safe_sysid.identification.arm.data import prepare
 from safe_sysid.identification.arm.identify import ArmIdentification, Choices, identify_samples
 from safe_sysid.identification.arm.torque_constants import TorqueConstant, torque_constants
 from safe_sysid.identification.arm.wrong_columns import common_scale
 from safe_sysid.logs.log import Log
-from safe_sysid.report.arm.files import mjcf_fragment, robot_file, urdf_with
+from safe_sysid.report.arm.files import mechanism_file, mjcf_model, robot_file, urdf_with
 from safe_sysid.report.arm.html import arm_html, intervals_text
 from safe_sysid.robot.config import load_settings
 from safe_sysid.robot.loading import find_urdf, load_robot
@@ -46,6 +47,7 @@ __all__ = ["IdentifyArmOptions", "identify_arm", "result_of"]
 
 #: Of base parameters: with more of them open, a log identifies no arm.
 _MOST_OPEN = 1.0 / 3.0
+_SAMPLED = 50  # positions of motors at which other branches of loops are searched
 _REST = 0.05  # of the held-out samples: more of them at rest are told
 
 
@@ -86,17 +88,20 @@ def identify_arm(options: IdentifyArmOptions) -> int:
         constants = _torque_constants(options, mechanism, logs[: len(options.logs)], transition)
         options = _with_constants(options, constants)
         samples, held_out = split_samples(logs, mechanism.actuated_names, options, transition)
-        findings = check_samples(logs, mechanism, samples)
+        link_side = model is not None and model.settings.measurement.torque_source == "link"
+        findings = check_samples(logs, mechanism, samples, link_side)
         if refused(options, "identify-arm", [finding.message for finding in findings], "identified"):
             return 2
         tell("identifying", 0.05)
         choices = Choices(
             options.method, options.regularisation, options.known_links, options.motors_only,
-            not options.plain_friction, transition,
+            not options.plain_friction, transition, link_side,
         )  # fmt: skip
         bounding = Bounding(
             model, logs, dict(options.torque_per_effort), options.estimates_only,
             lambda share: tell("bounding", 0.4 + 0.5 * share),
+            "of closed loops there are estimates alone" if mechanism.closures
+            else "a URDF does not declare how wrong it may be; a robot file does (`safe-sysid config init`)",
         )  # fmt: skip
         found = identify_samples(
             mechanism,
@@ -114,6 +119,9 @@ def identify_arm(options: IdentifyArmOptions) -> int:
     scale = common_scale(mechanism, samples)
     if scale and not findings and not constants:
         result["warnings"].insert(0, scale)
+    if mechanism.closures:
+        result["uniqueness"], told = _uniqueness(mechanism)
+        result["warnings"] += told
     too_little = len(found.unexcited) > _MOST_OPEN * len(found.names)
     if too_little:
         result["warnings"].insert(
@@ -135,6 +143,19 @@ def _arm(options: IdentifyArmOptions) -> tuple[RobotModel | None, Mechanism]:
         return None, load_mechanism(options.loops, urdf, options.joints)
     model = load_robot(options.robot)
     return model, Mechanism.of_robot(model)
+
+
+def _uniqueness(mechanism: Mechanism) -> tuple[dict[str, Any], list[str]]:
+    """What sampling says of the loops' branches, and a line where they may be closed in other ways than in the log."""
+    found = check_uniqueness(mechanism, _SAMPLED)
+    said = {key: getattr(found, key) for key in ("samples", "none", "several", "off_branch", "holds")}
+    if found.several + found.off_branch == 0:
+        return said, []
+    return said, [
+        f"loops: at {found.several} of {found.samples} positions of the motors passive joints have more than one "
+        f"position within their limits, at {found.off_branch} another one than the motion from `start` leads to: the "
+        "log is taken to be on the branch of `start`; narrower limits of passive joints leave one"
+    ]
 
 
 def _torque_constants(
@@ -266,14 +287,20 @@ def _write(
     make_directory(out)
     write_text(out / "result.json", json.dumps(result, indent=1) + "\n")
     write_text(out / "report.html", arm_html(found, result))
-    write_text(out / "arm_mjcf.xml", mjcf_fragment(found))
+    write_text(out / "arm_mjcf.xml", mjcf_model(found))
     if model is not None:
         path = config_path(options.robot, "config")
         urdf = find_urdf(path, load_settings(path, {}))
         write_text(out / "arm.urdf", urdf_with(urdf, found))
         write_text(out / "robot.yaml", robot_file(path, found, "arm.urdf", box))
-    elif _is_urdf(options):
-        write_text(out / "arm.urdf", urdf_with(Path(options.robot), found))
+        return
+    urdf = Path(options.robot) if _is_urdf(options) else None
+    if options.loops is not None:
+        path = mechanism_path(options.loops)
+        urdf = urdf or mechanism_urdf(path)
+        write_text(out / "mechanism.yaml", mechanism_file(path, found, "arm.urdf"))
+    if urdf is not None:
+        write_text(out / "arm.urdf", urdf_with(urdf, found))
 
 
 def _tell(console: Console, found: ArmIdentification, result: dict[str, Any], out: Path, quiet: bool) -> None:

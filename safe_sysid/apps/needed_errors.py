@@ -59,26 +59,29 @@ def print_needed_errors(
     logs, validation = options.logs, options.validation
     first, second = found_logs[: len(logs)], found_logs[len(logs) :]
     declared, box = MeasurementErrors.from_model(model), empty_handed(model) if empty_hand else model.arm_prior
-    tried = [np.full(model.n, b) for b in relative] or [declared.torque_rel]
-    tried += [np.full(model.n, b) for b in _FRONT if front]
-    results: list[dict[str, Any]] = []
-    for k, b in enumerate(tried):
-        with steps(f"b = {np.max(b):g}, {k + 1} of {len(tried)}"):
+    asked = [np.full(model.n, b) for b in relative] or [declared.torque_rel]
+    others = [np.full(model.n, b) for b in _FRONT if front]
+    results: dict[tuple[float, ...], dict[str, Any]] = {}
+    for k, b in enumerate([*asked, *others]):
+        if tuple(b) in results:
+            continue
+        with steps(f"b = {np.max(b):g}, {k + 1} of {len(asked) + len(others)}"):
             found = needed_errors(model, replace(declared, torque_rel=b), first, second, box=box)
         proposed = [_up(max(x, y) * (1.0 + margin)) for x, y in zip(found.absolute, found.validation, strict=True)]
-        results.append(_result(found, proposed, model.joint_names, logs, validation))
-        if k < len(tried) - len(_FRONT) * front:
+        results[tuple(b)] = _result(found, proposed, model.joint_names, logs, validation)
+        if k < len(asked):
             _print(found, proposed, declared, model.joint_names)
+    told = [results[tuple(b)] for b in (*asked, *others)]
     if front:
         print("proposed a against b:    " + "".join(f"{b:>10g}" for b in _FRONT))
         for name in model.joint_names:
-            of_b = [result["joints"][name]["torque_abs"] for result in results[-len(_FRONT) :]]
+            of_b = [result["joints"][name]["torque_abs"] for result in told[len(asked) :]]
             print(f"  {name:<22} " + "".join(f"{a:>10.3g}" for a in of_b))
     if out is not None:
-        write_text(out, _yaml(results[0], margin))
+        write_text(out, _yaml(told[0], margin))
         print(f"{out}: the first of these, for the section `measurement` of the robot file")
     if json_file is not None:
-        write_text(json_file, json.dumps({"schema": "safe_sysid/errors/1", "results": results}, indent=1) + "\n")
+        write_text(json_file, json.dumps({"schema": "safe_sysid/errors/1", "results": told}, indent=1) + "\n")
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from safe_sysid.commands.identify import SENSORS
 from safe_sysid.commands.shared.arguments import check_output, non_negative, share
 from safe_sysid.commands.shared.log_options import add_reading_options
 
@@ -18,6 +19,8 @@ one arm of the robot file's prior satisfies every momentum equation of the logs,
 identifier uses; and the a that this arm needs on the logs of --validation. The larger of the two, and --margin, is
 proposed.
 
+B is that of the sensor: --torque-rel, or --sensor. Where neither is given, a is told against B from 0 to 0.1 as well.
+
 No log proves that the next one has no larger errors: what is printed is an if, not a proof.
 
 Exit status: 0 found; 2 a log or an option cannot be used; 130 interrupted.
@@ -25,6 +28,7 @@ Exit status: 0 found; 2 a log or an option cannot be used; 130 interrupted.
 examples:
   safe-sysid errors a.mcap --validation b.mcap --robot my_arm.yaml --out errors.yaml
   safe-sysid errors a.mcap --validation b.mcap --robot my_arm.yaml --empty-hand      # for identify-arm
+  safe-sysid errors a.csv --robot my_arm.yaml --sensor current
   safe-sysid errors a.csv --robot my_arm.yaml --torque-rel 0 --torque-rel 0.02 --torque-rel 0.05
 """
 
@@ -35,9 +39,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--validation", type=Path, action="append", default=[], metavar="LOG", help="repeatable")
     parser.add_argument(
         "--torque-rel", type=share, action="append", default=[], metavar="B",
-        help="of the sensor's class; several: a for each of them (default: the robot file's)",
+        help="relative error; several: a for each of them (default: the robot file's)",
     )  # fmt: skip
-    parser.add_argument("--front", action="store_true", help="also: a of each joint against B, from 0 to 0.1")
+    parser.add_argument(
+        "--sensor", choices=SENSORS, help="B of a class of sensors: 0.05 for currents, 0.02 for joint torque sensors"
+    )
+    parser.add_argument(
+        "--front", action="store_true", help="a of each joint against B, from 0 to 0.1; told, too, where no B is given"
+    )
     parser.add_argument(
         "--margin", type=non_negative, default=0.2, metavar="M", help="added to a, as a share of it (default: 0.2)"
     )
@@ -56,12 +65,13 @@ def run(options: argparse.Namespace) -> int:
     print(f"safe-sysid errors: {len(options.logs)} log(s) of {options.robot}", flush=True)
     from safe_sysid.apps.arm_logs import ArmLogOptions
     from safe_sysid.apps.needed_errors import print_needed_errors
+    from safe_sysid.apps.sensors import SENSORS as OF_CLASS
 
     logs = ArmLogOptions(
         tuple(options.logs), options.robot, tuple(options.validation), topic=options.topic,
         columns=tuple(options.column), map_file=options.map, angles=options.angles, time_unit=options.time_unit,
         velocity="log", torque_per_effort=tuple(options.torque_per_effort),
     )  # fmt: skip
-    return print_needed_errors(
-        logs, options.torque_rel, options.front, options.margin, options.out, options.json, options.empty_hand
-    )
+    given = [*options.torque_rel, *([OF_CLASS[options.sensor].relative] if options.sensor else [])]
+    front = options.front or not given
+    return print_needed_errors(logs, given, front, options.margin, options.out, options.json, options.empty_hand)

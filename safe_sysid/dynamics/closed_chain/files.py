@@ -23,7 +23,14 @@ from safe_sysid.robot.files.yaml_file import read_yaml, validate
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.schema.fields import NonNegative, Positive, StrictModel, Vector3
 
-__all__ = ["MechanismFile", "load_mechanism", "mechanism_path", "pinocchio_model", "read_mechanism_file"]
+__all__ = [
+    "MechanismFile",
+    "load_mechanism",
+    "mechanism_path",
+    "mechanism_urdf",
+    "pinocchio_model",
+    "read_mechanism_file",
+]
 
 MAX_TREE_JOINTS = 60
 
@@ -101,6 +108,15 @@ def read_mechanism_file(path: Path) -> MechanismFile:
         ConfigError: names file and key.
     """
     return validate(str(path), read_yaml(path), MechanismFile)
+
+
+def mechanism_urdf(path: Path) -> Path:
+    """The URDF that a file of loops names.
+
+    Raises:
+        ConfigError: it names none, or one that is not there.
+    """
+    return _urdf_path(str(path), read_mechanism_file(path), None)
 
 
 def load_mechanism(loops: str | Path | None, urdf: str | Path | None = None, joints: Sequence[str] = ()) -> Mechanism:

@@ -24,11 +24,11 @@ from safe_sysid.errors import ParameterError, SafeSysIdError
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.robot.parameters import frozen_array
 
-__all__ = ["ArmData", "DataError", "Effect", "Processing", "as_torque", "prepare"]
+__all__ = ["ORDER", "ArmData", "DataError", "Effect", "Processing", "as_torque", "prepare"]
 
 #: Stamps, q, qd and torque of a segment.
 Signals = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
-_ORDER = 4
+ORDER = 4  # of the Butterworth filter
 _GAP = 3.0  # usual periods: a longer step ends a segment
 _UNIFORM = 0.02  # of a period: stamps nearer than this to a uniform clock need no resampling
 _SLOWEST, _SHARE = 20.0, 0.35  # Hz, and of the rate: the cut-off where none is said is the smaller one
@@ -411,9 +411,7 @@ def _directions(qd: FloatArray, transition: float, cutoff: float, rate: float) -
     if cutoff == 0.0:
         return sign
     padding = min(int(3.0 * rate / cutoff), len(qd) - 1)
-    smooth = sosfiltfilt(
-        butter(_ORDER, cutoff, fs=rate, output="sos"), sign, axis=0, padtype="constant", padlen=padding
-    )
+    smooth = sosfiltfilt(butter(ORDER, cutoff, fs=rate, output="sos"), sign, axis=0, padtype="constant", padlen=padding)
     return np.asarray(smooth)
 
 
@@ -424,7 +422,7 @@ def _filtered(segment: Signals, cutoff: float, rate: float) -> Signals:
     """
     if cutoff == 0.0:
         return segment
-    sos = butter(_ORDER, cutoff, fs=rate, output="sos")
+    sos = butter(ORDER, cutoff, fs=rate, output="sos")
     edge = min(int(3.0 * rate / cutoff), (len(segment[0]) - 9) // 4)  # by then a transient has decayed to 1e-3
     inner = slice(edge, len(segment[0]) - edge)
     padding = min(edge + 1, len(segment[0]) - 1)

@@ -35,17 +35,18 @@ def unexcited(
     regressor: Callable[[FloatArray, FloatArray, FloatArray], FloatArray],
     joint_names: Sequence[str],
     speed: FloatArray,
+    positions: FloatArray,
 ) -> list[Unexcited]:
     """Base parameters whose standard error matters for other motions.
 
     Args:
         regressor: of (N, n) positions, velocities and accelerations of the motors' joints, (N, n, P).
         speed: (n,) rad/s that the joints may have.
+        positions: (N, n) rad (m) at which motions are tried.
     """
-    n, rng = len(joint_names), np.random.default_rng(0)
-    q = rng.uniform(-np.pi, np.pi, (200, n))
-    qd, qdd = rng.uniform(-1.0, 1.0, (2, 200, n)) * speed
-    columns = regressor(q, qd, 4.0 * qdd).reshape(200 * n, -1)
+    n, count, rng = len(joint_names), len(positions), np.random.default_rng(0)
+    qd, qdd = rng.uniform(-1.0, 1.0, (2, count, n)) * speed
+    columns = regressor(positions, qd, 4.0 * qdd).reshape(count * n, -1)
     usual = float(np.sqrt(np.mean((columns @ found.theta) ** 2)))
     columns = columns[:, found.base.independent]
     size = np.sqrt(np.mean(columns**2, axis=0))
@@ -58,7 +59,8 @@ def unexcited(
             direction = found.covariance[i] / found.standard_errors[i] ** 2
         error = found.standard_errors[i]
         least = 0.0 if not np.isfinite(error) else 0.01 * usual / error
-        motion = _motion(direction, found, regressor, joint_names, speed, rng, least)
+        few = positions[np.sort(rng.choice(count, _LOOKS))]
+        motion = _motion(direction, found, regressor, joint_names, speed, few, least)
         out.append(Unexcited(i, float(left[i]), motion))
     return out
 
@@ -69,7 +71,7 @@ def _motion(
     regressor: Callable[[FloatArray, FloatArray, FloatArray], FloatArray],
     joint_names: Sequence[str],
     speed: FloatArray,
-    rng: np.random.Generator,
+    q: FloatArray,
     least: float,
 ) -> str:
     """The simple motion whose torques depend most on a combination of base parameters, if more than ``least``."""
@@ -90,8 +92,7 @@ def _motion(
             two[k] = speed[k]
             tries.append((f"move {joint_names[k]} and {name} fast at once", two, still))
     for text, qd, qdd in tries:
-        q = rng.uniform(-np.pi, np.pi, (_LOOKS, n))
-        rows = regressor(q, np.tile(qd, (_LOOKS, 1)), np.tile(qdd, (_LOOKS, 1))).reshape(_LOOKS * n, -1)
+        rows = regressor(q, np.tile(qd, (len(q), 1)), np.tile(qdd, (len(q), 1))).reshape(len(q) * n, -1)
         told = float(np.sqrt(np.mean((rows[:, found.base.independent] @ direction) ** 2)))
         # Simple motions are named first, and kept unless another tells clearly more.
         if told > 1.3 * best:

@@ -4,7 +4,8 @@ Per joint with a motor: ``|qd|`` (viscous friction that depends on the direction
 ``sigma(qd) exp(-(qd / v)^2)`` at a few v [Stribeck], ``|tau_load| sigma(qd)`` with the joint's torque without friction
 (of gears that are loaded), and ``kappa`` of a rotor that turns in the link before the joint, about its axis: see
 :mod:`safe_sysid.dynamics.protocol`. Of wrists whose gears couple two joints: Coulomb and viscous friction and inertia
-of a motor that turns with ``qd_k +- qd_j``, on both joints. All are linear. A column is taken where it makes the
+of a motor that turns with ``qd_k +- qd_j``, on both joints. Of torque sensors on the link side: Coulomb and viscous
+friction behind them. All are linear. A column is taken where it makes the
 torques of its joint on held-out samples better by a given share, and has the sign that it must have.
 """
 
@@ -41,12 +42,13 @@ class Column:
     """One candidate.
 
     Attributes:
-        kind: "direction", "stribeck", "load", "gear", "coupled_coulomb", "coupled_viscous" or "coupled_inertia".
+        kind: "direction", "stribeck", "load", "gear", "coulomb", "viscous", "coupled_coulomb", "coupled_viscous" or
+            "coupled_inertia".
         row: number of the motor whose torque it is of.
         joint: name.
         speed: of Stribeck's term, rad/s.
         sign: with which a coupled motor turns with this joint.
-        driven: number and name of the joint that the coupled motor drives.
+        driven: row and name of the joint that the coupled motor drives.
     """
 
     kind: str
@@ -68,6 +70,8 @@ class Column:
             "stribeck": f"Stribeck friction below {self.speed:g} rad/s of {self.joint}",
             "load": f"friction per load of {self.joint}",
             "gear": f"rotor inertia over gear ratio of {self.joint}",
+            "coulomb": f"Coulomb friction behind the torque sensor of {self.joint}",
+            "viscous": f"viscous friction behind the torque sensor of {self.joint}",
         }[self.kind]
 
     @property
@@ -75,7 +79,10 @@ class Column:
         """Of its parameter."""
         if self.kind in _COUPLED:
             return _COUPLED[self.kind][1]
-        return {"direction": "N m s/rad", "stribeck": "N m", "load": "1", "gear": "kg m^2"}[self.kind]
+        return {
+            "direction": "N m s/rad", "stribeck": "N m", "load": "1", "gear": "kg m^2", "coulomb": "N m",
+            "viscous": "N m s/rad",
+        }[self.kind]  # fmt: skip
 
     @property
     def signed(self) -> bool:
@@ -105,8 +112,13 @@ def at_rest(data: ArmData) -> BoolArray:
     return rest
 
 
-def candidates(mechanism: Mechanism) -> list[Column]:
-    """All columns that are tried."""
+def candidates(mechanism: Mechanism, link_side: bool = False) -> list[Column]:
+    """All columns that are tried.
+
+    Args:
+        mechanism: of the joints.
+        link_side: whether torques are measured behind gears and friction.
+    """
     found = []
     declared = mechanism.kinematics.motors.joint
     for row, joint in enumerate(mechanism.actuated):
@@ -114,17 +126,21 @@ def candidates(mechanism: Mechanism) -> list[Column]:
         found.append(Column("direction", row, name))
         found += [Column("stribeck", row, name, speed) for speed in _SPEEDS]
         found.append(Column("load", row, name))
+        if link_side:
+            found += [Column("coulomb", row, name), Column("viscous", row, name)]
         if joint > 0 and not mechanism.closures and joint not in declared:
             found.append(Column("gear", row, name))
     last = mechanism.n - 1
-    for joint in range(max(1, last - 1), last + 1) if not mechanism.closures else ():
+    rows = {int(joint): row for row, joint in enumerate(mechanism.actuated)}
+    for joint in range(max(1, last - 1), last + 1) if not (mechanism.closures or link_side) else ():
         if (
             mechanism.kinematics.parent[joint] == joint - 1
+            and {joint - 1, joint} <= set(rows)
             and not mechanism.kinematics.sliding[[joint - 1, joint]].any()
         ):
             names = mechanism.joint_names
             found += [
-                Column(kind, joint - 1, names[joint - 1], 0.0, sign, (joint, names[joint]))
+                Column(kind, rows[joint - 1], names[joint - 1], 0.0, sign, (rows[joint], names[joint]))
                 for kind in _COUPLED
                 for sign in (1.0, -1.0)
             ]
@@ -138,6 +154,7 @@ def columns_of(
     load: FloatArray,
     transition: float,
     direction: FloatArray | None = None,
+    link_side: bool = False,
 ) -> FloatArray:
     """(N n_a, K) columns at a motion.
 
@@ -148,6 +165,7 @@ def columns_of(
         load: (N, n_a) torque without friction and offset, N m.
         transition: friction transition velocity, rad/s.
         direction: (N, n_a) signs of the velocities, filtered; None: as they are.
+        link_side: as of :func:`candidates`: a rotor's own joint does not feel it.
     """
     qd = motion.qd[:, mechanism.actuated]
     sign = coulomb_direction(qd, transition) if direction is None else direction
@@ -156,6 +174,10 @@ def columns_of(
         j = column.row
         if column.kind == "direction":
             out[:, j, k] = np.abs(qd[:, j])
+        elif column.kind == "coulomb":
+            out[:, j, k] = sign[:, j]
+        elif column.kind == "viscous":
+            out[:, j, k] = qd[:, j]
         elif column.kind == "stribeck":
             out[:, j, k] = sign[:, j] * np.exp(-((qd[:, j] / column.speed) ** 2))
         elif column.kind == "load":
@@ -168,6 +190,8 @@ def columns_of(
     geared = [k for k, column in enumerate(chosen) if column.kind == "gear"]
     if geared:
         out[:, :, geared] = _gear_columns([chosen[k] for k in geared], mechanism, motion)
+        if link_side:
+            out[:, [chosen[k].row for k in geared], geared] = 0.0
     return out.reshape(qd.size, len(chosen))
 
 

@@ -19,7 +19,8 @@ from safe_sysid.identification.arm.estimate import ArmEstimate, Known, estimate,
 from safe_sysid.identification.arm.excitation import Unexcited, unexcited
 from safe_sysid.identification.arm.friction import Column, at_rest, candidates, choose, columns_of
 from safe_sysid.identification.arm.intervals import ArmIntervals
-from safe_sysid.identification.arm.residuals import ResidualFinding, diagnose_residuals
+from safe_sysid.identification.arm.residuals import ResidualFinding, diagnose_residuals, filtered_noise
+from safe_sysid.identification.equations.measurement_errors import sensor_prior
 
 __all__ = ["ArmIdentification", "Choices", "identify_samples"]
 
@@ -32,6 +33,7 @@ _WORSE, _WEAKER = 1.1, 0.25
 _ROUNDING = 1e-6  # of a joint's torque: less is no residual
 _HIT = 10.0  # standard deviations of a torque that something else than the arm needs
 _SPEED = 1.0  # rad/s of joints whose log has no faster one
+_TRIED = 200  # positions of other motions
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class Choices:
         motors_only: all links are as drawn; friction and rotor inertia are estimated.
         further: whether friction beyond Coulomb and viscous, and geared rotors, are tried.
         transition: friction transition velocity, rad/s.
+        link_side: torques are measured behind gears and friction: these are as drawn.
     """
 
     method: str = "sdp"
@@ -53,6 +56,7 @@ class Choices:
     motors_only: bool = False
     further: bool = True
     transition: float = 0.0
+    link_side: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +74,7 @@ class ArmIdentification:
         mean: (n_a,) N m, of the held-out residual, with sign.
         rest: (n_a,) share of the held-out samples in which the joint stands still, which do not count.
         residuals: of each motor, on held-out samples.
-        unexcited: base parameters that the log does not tell; of open chains.
+        unexcited: base parameters that the log does not tell.
         collisions: (first, last, row) of samples that fit nothing else: s, and the number of the motor.
         regularisation: that was used.
         held_out: samples.
@@ -133,7 +137,7 @@ def identify_samples(
     choices, told = choices or Choices(), progress or (lambda share: None)
     motions = [part.motion(mechanism) for part in (samples, held_out)]
     regressor, other = (
-        _regressor(mechanism, motion, part.direction, choices.transition)
+        _regressor(mechanism, motion, part.direction, choices)
         for motion, part in zip(motions, (samples, held_out), strict=True)
     )
     torque, measured = samples.torque.ravel(), held_out.torque.ravel()
@@ -149,8 +153,7 @@ def identify_samples(
     columns: list[Column] = []
     if choices.further:
         columns, extra, extra_other = _further(
-            mechanism, motions, (samples, held_out), (regressor, other), first, fixed, choices.transition,
-            (real, judged),
+            mechanism, motions, (samples, held_out), (regressor, other), first, fixed, choices, (real, judged),
         )  # fmt: skip
         if columns:
             regressor, other = np.column_stack([regressor, extra]), np.column_stack([other, extra_other])
@@ -174,13 +177,14 @@ def identify_samples(
     drawn = (other[:, :size] @ nominal).reshape(-1, rows)
     names = mechanism.actuated_names
     acted = mechanism.actuated
-    left = diagnose_residuals(residual, modelled, motions[1].q[:, acted], held_out.qd, held_out.qdd, names, counts)
+    noise = max((filtered_noise(held_out.effects[log]) for log in set(held_out.logs.tolist())), default=0.0)
+    q = motions[1].q[:, acted]
+    left = diagnose_residuals(residual, modelled, q, held_out.qd, held_out.qdd, names, counts, noise)
     words = [*parameter_words(mechanism.layout, mechanism.joint_names), *(column.words for column in columns)]
     units = [*parameter_units(mechanism.layout, mechanism.kinematics.sliding), *(column.unit for column in columns)]
-    open_ones: list[Unexcited] = []
-    if not mechanism.closures:
-        speed = np.maximum(np.quantile(np.abs(samples.qd), 0.95, axis=0), _SPEED)
-        open_ones = unexcited(found, _open_regressor(mechanism, columns, found, choices), names, speed)
+    speed = np.maximum(np.quantile(np.abs(samples.qd), 0.95, axis=0), _SPEED)
+    other_motions = _other_motions(mechanism, columns, found, choices)
+    open_ones = unexcited(found, other_motions, names, speed, _positions(mechanism, samples))
     told(1.0)
     return ArmIdentification(
         mechanism=mechanism,
@@ -206,7 +210,7 @@ def identify_samples(
 
 def _moved(found: ArmEstimate, intervals: ArmIntervals, layout: ParameterLayout, known: Known) -> ArmEstimate:
     """The estimate, moved into what is proved; as it is where no solver finds a real arm there."""
-    box = intervals.box
+    box = sensor_prior(intervals.box, intervals.errors)  # an offset with a sensor's constant bias
     inside = Inside(found.base.matrix, intervals.lower, intervals.upper, box.lower, box.upper)
     if inside.holds(found.theta):
         return found
@@ -224,6 +228,10 @@ def _fixed(mechanism: Mechanism, choices: Choices) -> BoolArray:
             expected = f"one of {', '.join(mechanism.joint_names)}"
             raise ParameterError(f"known link of {name!r}: expected {expected}")
         fixed[mechanism.layout.link(mechanism.joint_names.index(name))] = True
+    if choices.link_side:  # what rotors do to links that carry them is felt there, too
+        for block in (mechanism.layout.coulomb, mechanism.layout.viscous, mechanism.layout.rotor_inertia):
+            fixed[block] = True
+        fixed[mechanism.layout.rotor_inertia.start + mechanism.kinematics.motors.joint] = False
     # Passive joints have no motor; what their bearings rub is small, and not told apart.
     passive = mechanism.passive
     for block in (mechanism.layout.rotor_inertia, mechanism.layout.offset):
@@ -232,13 +240,16 @@ def _fixed(mechanism: Mechanism, choices: Choices) -> BoolArray:
 
 
 def _regressor(
-    mechanism: Mechanism, motion: MechanismMotion, direction: FloatArray | None, transition: float
+    mechanism: Mechanism, motion: MechanismMotion, direction: FloatArray | None, choices: Choices
 ) -> FloatArray:
     """(N n_a, 14 n), Coulomb friction of the motors through the torque's filter."""
-    rows = mechanism.regressor(motion, transition)
+    layout, rows = mechanism.layout, mechanism.regressor(motion, choices.transition)
+    motors = np.arange(len(mechanism.actuated))
     if direction is not None:
-        motors = np.arange(len(mechanism.actuated))
-        rows[:, motors, mechanism.layout.coulomb.start + mechanism.actuated] = direction
+        rows[:, motors, layout.coulomb.start + mechanism.actuated] = direction
+    if choices.link_side:
+        for block in (layout.coulomb, layout.viscous, layout.rotor_inertia):
+            rows[:, motors, block.start + mechanism.actuated] = 0.0
     return rows.reshape(-1, mechanism.layout.size)
 
 
@@ -257,15 +268,15 @@ def _further(
     regressors: tuple[FloatArray, FloatArray],
     first: ArmEstimate,
     fixed: BoolArray,
-    transition: float,
+    choices: Choices,
     real: tuple[BoolArray, BoolArray],
 ) -> tuple[list[Column], FloatArray, FloatArray]:
     """Columns that held-out samples ask for, for samples and held-out ones."""
-    tried = candidates(mechanism)
-    extra = [
-        columns_of(tried, mechanism, motion, _load(mechanism, regressor, first.theta), transition, part.direction)
-        for motion, part, regressor in zip(motions, data, regressors, strict=True)
-    ]
+    tried = candidates(mechanism, choices.link_side)
+    extra = []
+    for motion, part, regressor in zip(motions, data, regressors, strict=True):
+        load = _load(mechanism, regressor, first.theta)
+        extra.append(columns_of(tried, mechanism, motion, load, choices.transition, part.direction, choices.link_side))
     known = np.where(fixed, mechanism.theta_nominal, 0.0)
     targets = [part.torque.ravel() - regressor @ known for part, regressor in zip(data, regressors, strict=True)]
     shares = np.sqrt(first.weights) / np.tile(first.sigma, len(data[0])) * real[0]
@@ -324,14 +335,26 @@ def _pulled(
     return best, pull
 
 
-def _open_regressor(
+def _positions(mechanism: Mechanism, samples: ArmData) -> FloatArray:
+    """(200, n_a) at which motions are tried: anywhere within limits, or where the log closed the loops."""
+    if mechanism.closures:
+        return samples.q[np.linspace(0, len(samples) - 1, _TRIED).astype(int)]
+    limits = [
+        np.where(np.isfinite(x), x, s * np.pi)
+        for x, s in ((mechanism.position_lower, -1.0), (mechanism.position_upper, 1.0))
+    ]
+    low, high = (x[mechanism.actuated] for x in limits)
+    return np.random.default_rng(0).uniform(low, high, (_TRIED, len(low)))
+
+
+def _other_motions(
     mechanism: Mechanism, columns: list[Column], found: ArmEstimate, choices: Choices
 ) -> Callable[[FloatArray, FloatArray, FloatArray], FloatArray]:
     def regressor(q: FloatArray, qd: FloatArray, qdd: FloatArray) -> FloatArray:
         motion = mechanism.motion(q, qd, qdd)
-        rows = mechanism.regressor(motion, choices.transition).reshape(-1, mechanism.layout.size)
+        rows = _regressor(mechanism, motion, None, choices)
         load = _load(mechanism, rows, found.theta[: mechanism.layout.size])
-        extra = columns_of(columns, mechanism, motion, load, choices.transition)
+        extra = columns_of(columns, mechanism, motion, load, choices.transition, None, choices.link_side)
         return np.column_stack([rows, extra]).reshape(len(q), len(mechanism.actuated), -1)
 
     return regressor

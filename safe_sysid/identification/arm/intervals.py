@@ -38,6 +38,7 @@ _PIECE = 20_000  # samples of one piece of work, about
 _PUSHED = 2000  # samples turned into rows at once
 _MAX_ROWS = 6000
 _MOST = 300_000  # equations of windows of one length, about
+_MOST_STEPS = 250_000  # samples that equations are made of
 _FULL = 30_000  # rows that wait for programs
 _GROUP = 10  # functionals of one call: each has a budget of its own
 _ROUNDS, _SMALL = 30, 1e-3
@@ -188,20 +189,21 @@ class _Piece(NamedTuple):
 
 
 def _pieces(logs: Sequence[Measurements], lengths: Sequence[float], model: RobotModel) -> list[_Piece]:
-    """All logs, cut where windows of a length have given enough equations, and so that processors share the work.
+    """All logs in pieces that processors share, each cut where windows of a length have given enough equations.
 
-    Of long logs short windows are taken from their beginnings alone: any equations bound the truth.
+    Of long logs a part is taken, of short windows less of it, spread evenly over them: any equations bound the truth.
     """
     total = max(sum(len(log) for log in logs), 1)
-    period = 1.0 / model.settings.measurement.rate_hz
+    per_step = model.n / model.settings.measurement.rate_hz
+    shares = [min(1.0, _MOST_STEPS / total, _MOST * x / (total * per_step)) for x in lengths]
     found = []
     for number, log in enumerate(logs):
-        ends = [int(np.ceil(min(1.0, _MOST * x / (total * model.n * period)) * len(log))) for x in lengths]
-        edges = sorted({0, *ends, *range(_PIECE, len(log) - _PIECE // 2, _PIECE)})
-        for at, end in pairwise(edges):
-            wanted = tuple(x for x, last in zip(lengths, ends, strict=True) if last >= end)
-            if wanted:
-                found.append(_Piece(log, number, at, end, wanted))
+        edges = np.linspace(0, len(log), max(1, round(max(shares) * len(log) / _PIECE)) + 1).astype(int)
+        for at, end in pairwise(edges.tolist()):
+            ends = [at + int(np.ceil(share * (end - at))) for share in shares]
+            for first, last in pairwise(sorted({at, *ends})):
+                wanted = tuple(x for x, stop in zip(lengths, ends, strict=True) if stop >= last)
+                found.append(_Piece(log, number, first, last, wanted))
     return found
 
 

@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.signal import butter, sosfreqz
 
 from safe_sysid.core.arrays import BoolArray, FloatArray
+from safe_sysid.identification.arm.data import ORDER, Effect
 
-__all__ = ["ResidualFinding", "diagnose_residuals"]
+__all__ = ["ResidualFinding", "diagnose_residuals", "filtered_noise"]
 
 _BINS = 24
 #: Share of a residual's variance that is worth a word.
 _WORD = 0.1
+_ALIKE = 0.05  # of correlations: less is no difference
 _MISSING = {
     "velocity": "friction that is not linear in Coulomb, viscous and what was tried",
     "load": "friction that grows with load, or a torque constant or gear ratio that is off",
@@ -30,7 +33,9 @@ class ResidualFinding:
     Attributes:
         joint: its name.
         rms: N m.
-        correlation: of a residual with the next one; white noise has none.
+        correlation: of a residual with the next one.
+        correlation_of_noise: what white noise of the torques would have, through the log's filter.
+        white: whether neighbours are no more alike than those of white noise.
         shares: of its variance that a function of velocity, load, position, acceleration or time explains.
         missing: in words, the largest first.
     """
@@ -38,6 +43,8 @@ class ResidualFinding:
     joint: str
     rms: float
     correlation: float
+    correlation_of_noise: float
+    white: bool
     shares: dict[str, float]
     missing: tuple[str, ...]
 
@@ -50,6 +57,7 @@ def diagnose_residuals(
     qdd: FloatArray,
     joint_names: Sequence[str],
     counts: BoolArray | None = None,
+    correlation_of_noise: float = 0.0,
 ) -> list[ResidualFinding]:
     """Look at what is left.
 
@@ -61,6 +69,7 @@ def diagnose_residuals(
         qdd: (N, n) rad/s^2.
         joint_names: n names.
         counts: (N, n) which to look at; None: all.
+        correlation_of_noise: of white noise with the next sample, as :func:`filtered_noise` says.
     """
     found = []
     time = np.arange(len(residual), dtype=float)
@@ -80,8 +89,24 @@ def diagnose_residuals(
         missing = tuple(
             f"{100.0 * shares[key]:.0f} % depends on {key}: {_MISSING[key]}" for key in worst if shares[key] > _WORD
         )
-        found.append(ResidualFinding(name, float(np.sqrt(np.mean(x**2))), correlation, shares, missing))
+        white = correlation <= correlation_of_noise + _ALIKE + 3.0 / np.sqrt(max(len(x), 1))
+        rms = float(np.sqrt(np.mean(x**2)))
+        found.append(ResidualFinding(name, rms, correlation, correlation_of_noise, bool(white), shares, missing))
     return found
+
+
+def filtered_noise(effect: Effect) -> float:
+    """Correlation of neighbouring samples of white noise that went through a log's filter and decimation.
+
+    Args:
+        effect: of the log's processing.
+    """
+    if not np.isfinite(effect.cutoff_hz):
+        return 0.0
+    sos = butter(ORDER, effect.cutoff_hz, fs=effect.rate_hz, output="sos")
+    frequency, response = sosfreqz(sos, 4096, fs=effect.rate_hz)
+    power = np.abs(response) ** 4  # forwards and backwards
+    return float(power @ np.cos(2.0 * np.pi * frequency * effect.decimation / effect.rate_hz) / power.sum())
 
 
 def _explained(centred: FloatArray, values: FloatArray, independent: float) -> float:

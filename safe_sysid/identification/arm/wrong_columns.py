@@ -17,8 +17,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from safe_sysid.core.arrays import FloatArray
-from safe_sysid.dynamics import dynamics_of
-from safe_sysid.dynamics.closed_chain import Mechanism
+from safe_sysid.dynamics.closed_chain import ClosureError, Mechanism
 from safe_sysid.identification.arm.data import ArmData
 from safe_sysid.identification.arm.data_checks import DataFinding
 from safe_sysid.identification.arm.friction import at_rest
@@ -39,32 +38,30 @@ def check_columns(mechanism: Mechanism, samples: ArmData) -> list[DataFinding]:
     """What the drawing says of the columns of positions, velocities and efforts.
 
     Args:
-        mechanism: as drawn; of arms with closed loops nothing is said.
+        mechanism: as drawn.
         samples: of the joints with motors.
     """
-    if mechanism.closures:
-        return []
-    q, qd, qdd, torque = _used(mechanism, samples)
-    names = [mechanism.joint_names[j] for j in range(mechanism.n)]
+    q, qd, qdd, torque = _used(samples)
+    names, count = list(mechanism.actuated_names), len(mechanism.actuated)
     now, factors, alone = _left(mechanism, q, qd, qdd, torque)
     if now > _EXPLAINED:
-        best, said = _BETTER * now, ""
+        best, said = _BETTER * min(now, 1.0), ""
         for change, text in _changes(names):
             left, _, _ = _left(mechanism, q @ change.T, qd @ change.T, qdd @ change.T, torque)
             if left < best:
                 best, said = left, text
-        for j in range(mechanism.n):
+        for j in range(count):
             for k in range(j):
-                both = np.arange(mechanism.n)
+                both = np.arange(count)
                 both[[j, k]] = k, j
                 for state, what in ((both, "all columns"), (slice(None), "efforts")):
                     left, _, _ = _left(mechanism, q[:, state], qd[:, state], qdd[:, state], torque[:, both])
                     if left < best:
                         best, said = left, f"{what} of {names[k]} and {names[j]} exchanged"
         if said:
+            as_are = f"{100 * now:.2g} %" if np.isfinite(now) else "loops do not close"
             message = (
-                f"with {said} the drawing leaves {100 * best:.2g} % of the torques unexplained, as they are "
-                f"{100 * now:.2g} %"
+                f"with {said} the drawing leaves {100 * best:.2g} % of the torques unexplained, as they are {as_are}"
             )
             return [DataFinding(names[0], "columns", message)]
     return [
@@ -74,7 +71,7 @@ def check_columns(mechanism: Mechanism, samples: ArmData) -> list[DataFinding]:
             f"{names[j]}: torques of links are {factors[j]:.3g} times the drawing's: gear ratio, torque constant or "
             "unit?",
         )
-        for j in range(mechanism.n)
+        for j in range(count)
         if alone[j] < _ALONE and not 1.0 / _FACTOR < factors[j] < _FACTOR
     ]
 
@@ -83,12 +80,10 @@ def common_scale(mechanism: Mechanism, samples: ArmData) -> str:
     """A warning where efforts may all be too large, or too small, by the same factor; "" without one.
 
     Args:
-        mechanism: as drawn; of arms with closed loops nothing is said.
+        mechanism: as drawn.
         samples: of the joints with motors.
     """
-    if mechanism.closures:
-        return ""
-    _, factors, alone = _left(mechanism, *_used(mechanism, samples))
+    _, factors, alone = _left(mechanism, *_used(samples))
     told = factors[alone < _ALONE]
     median = float(np.median(told)) if len(told) >= _TOLD else 1.0
     if 1.0 / _COMMON < median < _COMMON:
@@ -99,14 +94,12 @@ def common_scale(mechanism: Mechanism, samples: ArmData) -> str:
     )
 
 
-def _used(mechanism: Mechanism, samples: ArmData) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Positions, velocities, accelerations and torques of some samples in motion, in the joints' order."""
+def _used(samples: ArmData) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Positions, velocities, accelerations and torques of some samples in motion."""
     moving = np.flatnonzero(~at_rest(samples).any(axis=1))
     use = moving if len(moving) >= _FEWEST else np.arange(len(samples))
     use = use[np.linspace(0, len(use) - 1, min(_SAMPLES, len(use))).astype(int)]
-    order = np.argsort(mechanism.actuated)
-    q, qd, qdd, torque = (x[use][:, order] for x in (samples.q, samples.qd, samples.qdd, samples.torque))
-    return q, qd, qdd, torque
+    return samples.q[use], samples.qd[use], samples.qdd[use], samples.torque[use]
 
 
 def _changes(names: list[str]) -> Iterator[tuple[FloatArray, str]]:
@@ -135,13 +128,17 @@ def _left(
     """Share of the torques (root mean square, mean of the joints) that is left.
 
     Returns:
-        That; factors (n,) of the rigid torques; (n,) what is left of what is left without them, squared.
+        That, infinite where loops do not close; factors (n_a,) of the rigid torques; (n_a,) what is left of what is
+        left without them, squared.
     """
-    layout, rigid = mechanism.layout, np.zeros(mechanism.layout.size)
+    layout, rigid, count = mechanism.layout, np.zeros(mechanism.layout.size), q.shape[1]
     rigid[layout.links] = mechanism.theta_nominal[layout.links]
-    drawn = dynamics_of(mechanism.kinematics).torque_regressor(q, qd, qdd) @ rigid
-    shares, factors, alone = [], np.ones(mechanism.n), np.ones(mechanism.n)
-    for j in range(mechanism.n):
+    shares, factors, alone = [], np.ones(count), np.ones(count)
+    try:
+        drawn = mechanism.regressor(mechanism.motion(q, qd, qdd)) @ rigid
+    except ClosureError:
+        return np.inf, factors, alone
+    for j in range(count):
         columns = np.column_stack([drawn[:, j], qdd[:, j], qd[:, j], np.sign(qd[:, j]), np.ones(len(q))])
         columns /= np.maximum(np.linalg.norm(columns, axis=0), 1e-300)
         y = torque[:, j]

@@ -1,4 +1,4 @@
-"""An identified arm as other programs read it: URDF with its inertias, our robot file, MuJoCo elements."""
+"""An identified arm as other programs read it: URDF with its inertias, our files, a MuJoCo model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from safe_sysid.robot.files.xml_file import read_xml
 from safe_sysid.robot.files.yaml_file import read_yaml
 from safe_sysid.robot.parameters import ParameterBox, com_and_inertia
 
-__all__ = ["mjcf_fragment", "robot_file", "urdf_with"]
+__all__ = ["mechanism_file", "mjcf_model", "robot_file", "urdf_with"]
 
 _ENTRIES = (("ixx", 0, 0), ("ixy", 0, 1), ("ixz", 0, 2), ("iyy", 1, 1), ("iyz", 1, 2), ("izz", 2, 2))
 
@@ -105,18 +105,57 @@ def robot_file(path: Path, found: ArmIdentification, urdf: str, proved: Paramete
     return head + str(yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=120))
 
 
-def mjcf_fragment(found: ArmIdentification) -> str:
-    """Joints and inertials as MuJoCo has them, by name, to be pasted; offsets have no place in MJCF."""
-    fc, fv, ia, _ = found.mechanism.layout.by_term(found.theta)
-    root = ET.Element("mujocoinclude")
-    for j, name in enumerate(found.mechanism.joint_names):
-        mass, centre, inertia = com_and_inertia(found.theta[found.mechanism.layout.link(j)])
-        body = ET.SubElement(root, "body", name=f"link of {name}")
+def mechanism_file(path: Path, found: ArmIdentification, urdf: str) -> str:
+    """A file of loops with the identified friction, rotor inertias and offsets, and another URDF.
+
+    Args:
+        path: of the file of loops.
+    """
+    data, mechanism = dict(read_yaml(path)), found.mechanism
+    data["urdf"] = urdf
+    keys = [term.key for term in mechanism.layout.terms]
+    values = mechanism.layout.by_term(found.theta)
+    data["joints"] = {
+        name: {key: float(term[j]) for key, term in zip(keys, values, strict=True)}
+        for j, name in enumerate(mechanism.joint_names)
+    }
+    head = "# Written by safe-sysid identify-arm: `joints` are estimates.\n"
+    return head + str(yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=120))
+
+
+def mjcf_model(found: ArmIdentification) -> str:
+    """The arm as a MuJoCo model: links, friction, rotor inertias, loops as constraints; offsets have no place.
+
+    Its frames are those of the joints, so q, qd and torques are the URDF's.
+    """
+    mechanism = found.mechanism
+    kin, layout = mechanism.kinematics, mechanism.layout
+    fc, fv, ia, _ = layout.by_term(found.theta)
+    root = ET.Element("mujoco", model=mechanism.name)
+    ET.SubElement(root, "compiler", angle="radian")
+    ET.SubElement(root, "option", gravity=_numbers(kin.gravity))
+    bodies = {-1: ET.SubElement(root, "worldbody")}
+    for j, name in enumerate(mechanism.joint_names):
+        place = _place(kin.rotation[j], kin.translation[j])
+        bodies[j] = body = ET.SubElement(bodies[int(kin.parent[j])], "body", name=f"link of {name}", **place)
+        mass, centre, inertia = com_and_inertia(found.theta[layout.link(j)])
         full = [inertia[i, k] for i, k in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))]
         ET.SubElement(body, "inertial", pos=_numbers(centre), mass=repr(mass), fullinertia=_numbers(np.array(full)))
         ET.SubElement(
-            body, "joint", name=name, armature=repr(float(ia[j])), damping=repr(float(fv[j])),
-            frictionloss=repr(float(fc[j])),
+            body, "joint", name=name, type="slide" if kin.sliding[j] else "hinge", axis=_numbers(kin.axis[j]),
+            armature=repr(float(ia[j])), damping=repr(float(fv[j])), frictionloss=repr(float(fc[j])),
         )  # fmt: skip
+    if mechanism.closures:
+        equality = ET.SubElement(root, "equality")
+    for loop in mechanism.closures:
+        ends = [f"{loop.name}, {end} end" for end in ("first", "second")]
+        for end, joint, rotation, point in zip(ends, loop.joints, loop.rotations, loop.points, strict=True):
+            ET.SubElement(bodies[joint], "site", name=end, **_place(rotation, point))
+        ET.SubElement(equality, "weld" if loop.kind == "6D" else "connect", site1=ends[0], site2=ends[1])
     ET.indent(root)
     return ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _place(rotation: FloatArray, point: FloatArray) -> dict[str, str]:
+    """Of a frame in MJCF: two axes and the origin."""
+    return {"pos": _numbers(point), "xyaxes": _numbers(np.concatenate([rotation[:, 0], rotation[:, 1]]))}

@@ -15,6 +15,8 @@ from safe_sysid.report.drawing.page import render_page
 
 __all__ = ["arm_html", "intervals_text"]
 
+_WORD = 0.1  # share of a residual's variance from which on it is drawn over what it goes with
+_OVER = {"velocity": "rad/s", "load": "N m", "position": "rad", "acceleration": "rad/s^2"}
 
 _TEMPLATE = """{% from "blocks.html" import rows, lines %}
 <h1>Identification of {{ r.robot }}</h1>
@@ -23,9 +25,13 @@ _TEMPLATE = """{% from "blocks.html" import rows, lines %}
 {% if r.warnings %}<h2>Warnings</h2>{{ lines(r.warnings) }}{% endif %}
 <h2>Held-out torques</h2>
 <p class="muted">Root mean square of measured less modelled torque on samples that were not fitted, N m.</p>
-<div class="scroll"><table><tr><th>joint</th><th>drawing</th><th>identified</th><th>left over</th></tr>
-{% for joint, before, after, left in table %}<tr><td>{{ joint }}</td><td>{{ before }}</td><td>{{ after }}</td>
-<td>{{ left }}</td></tr>{% endfor %}</table></div>
+<div class="scroll"><table><tr><th>joint</th><th>drawing</th><th>identified</th><th>white?</th>
+<th>left over</th></tr>
+{% for joint, before, after, white, left in table %}<tr><td>{{ joint }}</td><td>{{ before }}</td><td>{{ after }}</td>
+<td>{{ white }}</td><td>{{ left }}</td></tr>{% endfor %}</table></div>
+<p class="muted">White: neighbouring residuals are no more alike than those of white noise of the torques behind the
+log's filter ({{ noise }}). Left over: share of the residual's variance that goes with velocity, load, position,
+acceleration or time.</p>
 <div class="grid wide">{% for figure in figures %}<figure>{{ figure.drawing }}<figcaption>{{ figure.text }}</figcaption>
 </figure>{% endfor %}</div>
 {% if r.further_friction %}<h2>Taken into the model</h2>{{ lines(r.further_friction) }}{% endif %}
@@ -55,12 +61,21 @@ def arm_html(found: ArmIdentification, result: dict[str, Any]) -> str:
             "text": f"{x.joint}: measured (violet) and modelled torque, N m, over held-out time, s",
         })  # fmt: skip
         residual = found.measured[:, j] - found.modelled[:, j]
+        key = max((key for key in _OVER if x.shares[key] > _WORD), key=lambda key: x.shares[key], default="velocity")
+        values = {"load": found.modelled, "position": found.held_out.q, "acceleration": found.held_out.qdd}
         figures.append({
-            "drawing": _against(found.held_out.qd[:, j], residual, x.joint),
-            "text": f"{x.joint}: residual, N m, over velocity; steps at zero or a bend are friction that is missing",
+            "drawing": _against(values.get(key, found.held_out.qd)[:, j], residual, x.joint, key),
+            "text": f"{x.joint}: residual, N m, over {key}, with which it goes most" if x.shares[key] > _WORD
+            else f"{x.joint}: residual, N m, over {key}; steps at zero or a bend would be friction that is missing",
         })  # fmt: skip
     table = [
-        (x.joint, f"{before:.3f}", f"{after:.3f}", "; ".join(x.missing) or "nothing that stands out")
+        (
+            x.joint,
+            f"{before:.3f}",
+            f"{after:.3f}",
+            "yes" if x.white else f"no ({x.correlation:.2f})",
+            "; ".join(x.missing) or "nothing that stands out",
+        )
         for x, before, after in zip(found.residuals, found.rms_before, found.rms, strict=True)
     ]
     verdict = (
@@ -75,7 +90,7 @@ def arm_html(found: ArmIdentification, result: dict[str, Any]) -> str:
     ]
     values = {
         "r": result, "verdict": verdict, "table": table, "figures": figures, "open": left, "bounds": bounds,
-        "intervals": intervals_text(result),
+        "intervals": intervals_text(result), "noise": f"{found.residuals[0].correlation_of_noise:.2f}",
     }  # fmt: skip
     return render_page(f"Identification of {result['robot']}", _TEMPLATE, values)
 
@@ -93,8 +108,8 @@ def intervals_text(result: dict[str, Any]) -> str:
     )
 
 
-def _against(speed: FloatArray, residual: FloatArray, joint: str) -> Markup:
-    axis = chart(172.0, "rad/s", width=360.0)
-    keep = np.linspace(0, len(speed) - 1, min(len(speed), 800)).astype(int)
-    axis.plot(speed[keep], residual[keep], ".", ms=2.0, color=BLUE)
-    return markup(axis, f"residual of {joint} over velocity")
+def _against(values: FloatArray, residual: FloatArray, joint: str, key: str) -> Markup:
+    axis = chart(172.0, _OVER[key], width=360.0)
+    keep = np.linspace(0, len(values) - 1, min(len(values), 800)).astype(int)
+    axis.plot(values[keep], residual[keep], ".", ms=2.0, color=BLUE)
+    return markup(axis, f"residual of {joint} over {key}")
