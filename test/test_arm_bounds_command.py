@@ -14,6 +14,7 @@ from scipy.optimize import linprog
 
 from safe_sysid.cli import main
 from safe_sysid.dynamics import dynamics_of
+from safe_sysid.errors import ConfigError
 from safe_sysid.identification.arm.intervals import base_of, empty_handed
 from safe_sysid.identification.certificates.arm_file import read_arm_certificate
 from safe_sysid.identification.equations.measurements import Measurements
@@ -75,6 +76,9 @@ def test_the_controllers_box_holds_what_moves_as_the_true_arm_and_is_narrower(ou
     box, hand, base = found.arm_prior, found.layout.payload, base_of(drawn).matrix
     lower, upper = box.lower.copy(), box.upper.copy()
     lower[hand] = upper[hand] = theta[hand]
+    # Of the hand it says what was declared about the drawing, not the same about the estimate.
+    for side, declared in zip(found.hand_prior, drawn.hand_prior, strict=True):
+        np.testing.assert_array_equal(side, declared)
     program = {"c": 0.0 * theta, "A_eq": base, "bounds": np.stack([lower, upper], axis=1)}
     assert linprog(b_eq=base @ theta, **program).status == 0
     moved = theta.copy()
@@ -99,6 +103,16 @@ def test_an_interval_of_the_robot_file_that_is_not_proved_is_found(outcome, tmp_
     path.write_text(yaml.safe_dump(content))
     assert main(["verify", str(tmp_path / "copy"), "--robot", "three_joint"]) == 1
     assert "FAIL: robot.yaml: parameter" in capsys.readouterr().out
+    shutil.copy(outcome[0] / "robot.yaml", path)
+    content = yaml.safe_load(path.read_text())
+    content["joints"]["elbow"]["proved"]["link_upper"][0] -= 1e-9
+    path.write_text(yaml.safe_dump(content))
+    assert main(["verify", str(tmp_path / "copy"), "--robot", "three_joint"]) == 1
+    assert "joints.elbow.proved: less than what is declared of the empty hand" in capsys.readouterr().out
+    del content["joints"]["shoulder"]["proved"]["link_upper"], content["joints"]["shoulder"]["proved"]["link_lower"]
+    path.write_text(yaml.safe_dump(content))
+    with pytest.raises(ConfigError, match="rests on the others"):
+        load_robot(path)
 
 
 def better(result: dict) -> None:

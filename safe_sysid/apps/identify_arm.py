@@ -288,19 +288,17 @@ def _write(
     write_text(out / "result.json", json.dumps(result, indent=1) + "\n")
     write_text(out / "report.html", arm_html(found, result))
     write_text(out / "arm_mjcf.xml", mjcf_model(found))
+    source = Path(options.robot) if _is_urdf(options) else None
     if model is not None:
         path = config_path(options.robot, "config")
-        urdf = find_urdf(path, load_settings(path, {}))
-        write_text(out / "arm.urdf", urdf_with(urdf, found))
+        source = find_urdf(path, load_settings(path, {}))
         write_text(out / "robot.yaml", robot_file(path, found, "arm.urdf", box))
-        return
-    urdf = Path(options.robot) if _is_urdf(options) else None
-    if options.loops is not None:
+    elif options.loops is not None:
         path = mechanism_path(options.loops)
-        urdf = urdf or mechanism_urdf(path)
+        source = source or mechanism_urdf(path)
         write_text(out / "mechanism.yaml", mechanism_file(path, found, "arm.urdf"))
-    if urdf is not None:
-        write_text(out / "arm.urdf", urdf_with(urdf, found))
+    if source is not None:
+        write_text(out / "arm.urdf", urdf_with(source, found))
 
 
 def _tell(console: Console, found: ArmIdentification, result: dict[str, Any], out: Path, quiet: bool) -> None:

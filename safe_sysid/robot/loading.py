@@ -106,6 +106,10 @@ def _build(file: str, settings: Settings, chain: UrdfChain) -> RobotModel:
     motors, gears = _motors(file, model, joints, chain, kinematics)
     exact = gears[:, 0] == gears[:, 1]
     kinematics = kinematics._replace(motors=Motors(*(x[exact] for x in motors)))
+    without = [name for name, joint in zip(names[:-1], joints[:-1], strict=True) if joint.proved.link_lower is None]
+    if 0 < len(without) < n - 1:
+        expected = "bounds, as other joints have some (what is proved of one link rests on the others), or none for all"
+        raise ConfigError(file, f"joints.{without[0]}.proved.link_lower", None, expected)
     prior = _arm_prior(theta, settings, joints)
     held = settings.payload.link
     return RobotModel(
@@ -348,8 +352,7 @@ def _up(values: FloatArray) -> FloatArray:
 def _arm_prior(theta: FloatArray, settings: Settings, joints: Sequence[JointSettings]) -> ParameterBox:
     """Relative part plus floor around every entry; theta_e is the payload prior.
 
-    Mass, Coulomb and viscous friction and rotor inertia do not go below zero. What is proved takes its place: of links
-    all or, where the declared entries are narrower in the mean, none, for what is proved of one rests on the others.
+    Mass, Coulomb and viscous friction and rotor inertia do not go below zero. What is proved takes its place.
     """
     uncertainty = settings.uncertainty
     layout = ParameterLayout.of_size(theta.size)
@@ -365,12 +368,8 @@ def _arm_prior(theta: FloatArray, settings: Settings, joints: Sequence[JointSett
         for k, key in enumerate(("coulomb", "viscous", "rotor_inertia", "offset")):
             at = layout.joint_terms.start + k * layout.n + j
             lower[at], upper[at] = getattr(proved, key) or (lower[at], upper[at])
-    payload, links = layout.payload, slice(0, layout.payload.start)
-    sides = [(joint.proved.link_lower, joint.proved.link_upper) for joint in joints[:-1]]
-    if sides and all(low is not None for low, _ in sides):
-        proved_lower, proved_upper = (np.concatenate([side[k] for side in sides]).astype(float) for k in (0, 1))
-        share = (proved_upper - proved_lower) / np.maximum(upper - lower, 1e-300)[links]
-        if np.mean(share[upper[links] > lower[links]]) < 1.0:
-            lower[links], upper[links] = proved_lower, proved_upper
+        if proved.link_lower is not None and proved.link_upper is not None:
+            lower[layout.link(j)], upper[layout.link(j)] = proved.link_lower, proved.link_upper
+    payload = layout.payload
     lower[payload], upper[payload] = settings.payload.prior_lower, settings.payload.prior_upper
     return ParameterBox(lower, upper)

@@ -274,8 +274,14 @@ class RobotModel:
         Its nominal within the declared uncertainty, and within what opening the hand changes: the nominal is that of
         one opening, a tare may be taken at another, and a payload be held at a third.
 
-        The prior box's own theta_e block cannot serve: it is that of hand and payload together.
+        The prior box's own theta_e block cannot serve: it is that of hand and payload together. What is proved of the
+        last joint's link takes its place, as for other links.
         """
+        last = self.settings.joints.get(self.joint_names[-1])
+        proved = None if last is None else last.proved
+        if proved is not None and proved.link_lower is not None and proved.link_upper is not None:
+            lower, upper = (np.array(side, float) for side in (proved.link_lower, proved.link_upper))
+            return frozen_array(lower, (10,), "hand_prior"), frozen_array(upper, (10,), "hand_prior")
         uncertainty = self.settings.uncertainty
         floor = uncertainty.floor
         floors = np.array([floor.mass, *(floor.first_moment,) * 3, *(floor.inertia,) * 6])

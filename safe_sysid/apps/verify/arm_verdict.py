@@ -51,13 +51,15 @@ def _robot_problem(certificate: ArmCertificate, model: RobotModel) -> str | None
         return None
     for j, name in enumerate(model.joint_names):
         proved = joints[name].proved if name in joints else ProvedSettings()
-        if proved.link_lower is None and j < model.n - 1:
+        if proved.link_lower is None or proved.link_upper is None:
             return f"robot.yaml: joints.{name}.proved.link_lower: expected bounds, as other joints have some"
-        if proved.link_lower is not None:
-            lower[layout.link(j)], upper[layout.link(j)] = proved.link_lower, proved.link_upper
+        lower[layout.link(j)], upper[layout.link(j)] = proved.link_lower, proved.link_upper
         for k, key in enumerate(("coulomb", "viscous", "rotor_inertia", "offset")):
             at = layout.joint_terms.start + k * layout.n + j
             lower[at], upper[at] = getattr(proved, key) or (-1e300, 1e300)
+    hand, (low, high) = layout.payload, model.hand_prior
+    if np.any(lower[hand] > low) or np.any(upper[hand] < high):
+        return f"robot.yaml: joints.{model.joint_names[-1]}.proved: less than what is declared of the empty hand"
     wrong = box_problem(certificate, model, lower, upper)
     return None if wrong is None else f"robot.yaml: {wrong}"
 

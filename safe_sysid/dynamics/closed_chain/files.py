@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 MAX_TREE_JOINTS = 60
+_ROUNDED = 1e-4  # rad: angles in files of loops that are nearer than this to a multiple of a right angle are that
 
 
 class EndSettings(StrictModel):
@@ -222,6 +223,8 @@ def pinocchio_model(tree: UrdfTree, settings: MechanismFile, file: str) -> pin.M
         if kept.tag == "joint" and kept.get("type") in MOVING:
             kept.set("type", "revolute" if kept.get("type") in TURNING else "prismatic")
             ET.SubElement(kept, "limit", {"lower": "-10", "upper": "10", "effort": "1", "velocity": "1"})
+        for origin in kept.findall("origin") if settings.loops and kept.tag == "joint" else ():
+            origin.set("rpy", " ".join(repr(_right_angle(float(x))) for x in origin.get("rpy", "0 0 0").split()))
         robot.append(kept)
     try:
         model = pin.buildModelFromXML(ET.tostring(robot, encoding="unicode"))
@@ -236,6 +239,12 @@ def pinocchio_model(tree: UrdfTree, settings: MechanismFile, file: str) -> pin.M
         raise ModelError(f"{tree.reader.file}: {model.nv} moving joints: expected 1 to {MAX_TREE_JOINTS}")
     model.gravity.linear = np.array(settings.gravity)
     return model
+
+
+def _right_angle(angle: float) -> float:
+    """A multiple of a right angle where one is meant: with 1.5708 from a URDF a planar loop would not be planar."""
+    nearest = 0.5 * np.pi * round(angle / (0.5 * np.pi))
+    return float(nearest if abs(angle - nearest) < _ROUNDED else angle)
 
 
 def _check_names(file: str, settings: MechanismFile, names: tuple[str, ...]) -> None:
@@ -307,7 +316,8 @@ def _closure(file: str, model: pin.Model, loop: LoopSettings) -> LoopClosure:
         if not model.existFrame(end.link, pin.FrameType.BODY):
             raise ConfigError(file, f"loops.{loop.name}.{key}.link", end.link, "a link of the URDF")
         frame = model.frames[model.getFrameId(end.link, pin.FrameType.BODY)]
-        place = frame.placement * pin.SE3(pin.rpy.rpyToMatrix(np.array(end.rpy)), np.array(end.xyz))
+        turned = pin.rpy.rpyToMatrix(np.array([_right_angle(x) for x in end.rpy]))
+        place = frame.placement * pin.SE3(turned, np.array(end.xyz))
         joints.append(int(frame.parentJoint) - 1)
         rotations.append(place.rotation)
         points.append(place.translation)

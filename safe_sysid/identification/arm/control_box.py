@@ -54,16 +54,13 @@ def control_box(found: ArmIntervals, model: RobotModel, theta: FloatArray) -> Co
         ArmIntervalsError: it is proved that what is declared is false.
     """
     regressor = np.abs(random_states(model.n, dynamics_of(model.kinematics).torque_regressor))
-    own = np.setdiff1d(np.arange(model.layout.size), np.arange(model.layout.size)[model.layout.payload])
-    boxes = [ControlBox(_with(one.box, theta, own), one.intervals) for one in control_boxes(found, model, theta)]
+    boxes = [ControlBox(_with(one.box, theta), one.intervals) for one in control_boxes(found, model, theta)]
     return min(boxes, key=lambda one: float(np.sum(regressor @ one.box.rad)))
 
 
-def _with(box: ParameterBox, theta: FloatArray, entries: IntArray) -> ParameterBox:
+def _with(box: ParameterBox, theta: FloatArray) -> ParameterBox:
     """The box, widened where theta is outside."""
-    lower, upper = box.lower.copy(), box.upper.copy()
-    lower[entries], upper[entries] = np.minimum(lower, theta)[entries], np.maximum(upper, theta)[entries]
-    return ParameterBox(lower, upper)
+    return ParameterBox(np.minimum(box.lower, theta), np.maximum(box.upper, theta))
 
 
 def control_boxes(found: ArmIntervals, model: RobotModel, theta: FloatArray) -> list[ControlBox]:

@@ -16,6 +16,7 @@ from safe_sysid.identification.equations.measurements import Measurements
 
 __all__ = ["DataFinding", "check_log", "check_torques", "without_equations"]
 
+_UNIT = 20.0  # times a modelled torque: more is no friction
 _ALIKE = 0.9  # correlation of signals that are the same but for scale
 _STILL = 1e-3  # rad: less travel than this excites nothing
 _SLOPES = {57.29578: "velocities in deg/s", 1.0 / 57.29578: "positions in deg", 9.549297: "velocities in rev/min"}
@@ -102,7 +103,10 @@ def _correlation(x: FloatArray, y: FloatArray) -> float:
 
 
 def check_torques(modelled: FloatArray, measured: FloatArray, joint_names: Sequence[str]) -> list[DataFinding]:
-    """What measured torques say of modelled ones: a sign, a gear ratio or a column that is another than declared.
+    """What measured torques say of modelled ones, friction included: a reversed sign, or another unit.
+
+    Friction of a drawing may be several times too large or small, and what links need may differ in sign where several
+    of them pull against each other: only what neither explains is named.
 
     Args:
         modelled: (N, n_a) N m, with what is known of the arm before.
@@ -115,22 +119,10 @@ def check_torques(modelled: FloatArray, measured: FloatArray, joint_names: Seque
         x, y = modelled[:, j], measured[:, j]
         like = _correlation(x, y)
         slope = float(x @ y / max(float(x @ x), 1e-300))
-        if like < -0.7:
+        if like < -_ALIKE:
             message = f"{name}: torques have the reversed sign of the model's (correlation {like:.2f})"
             found.append(DataFinding(name, "torque_sign", message))
-        elif like > _ALIKE and not 1.0 / 3.0 < slope < 3.0:
+        elif like > _ALIKE and not 1.0 / _UNIT < slope < _UNIT:
             message = f"{name}: torques are {slope:.3g} times the model's: gear ratio, torque constant or unit?"
             found.append(DataFinding(name, "torque_scale", message))
-    return [*found, *_swapped_torques(modelled, measured, joint_names)]
-
-
-def _swapped_torques(modelled: FloatArray, measured: FloatArray, joint_names: Sequence[str]) -> list[DataFinding]:
-    """Torques, without their means, that are another joint's by the model."""
-    out = []
-    for j, name in enumerate(joint_names):
-        like = [_correlation(modelled[:, j], measured[:, k]) for k in range(len(joint_names))]
-        best = int(np.argmax(like))
-        if best != j and like[best] > _ALIKE and like[j] < 0.6:
-            message = f"{name}: its torques are in the column of {joint_names[best]} (correlation {like[best]:.2f})"
-            out.append(DataFinding(name, "swapped", message))
-    return out
+    return found

@@ -27,8 +27,10 @@ __all__ = ["check_columns", "common_scale"]
 _SAMPLES, _FEWEST = 400, 60
 #: Less than this is left: the drawing explains the torques. A change must leave less than _BETTER of what is left.
 _EXPLAINED, _BETTER = 0.01, 0.5
-#: Factors of the rigid torque that an arm other than drawn may have, where all but _ALONE of it is that torque.
+#: Factors of the rigid torque that an arm other than drawn may have, where all but _ALONE of it is that torque; and
+#: where half of it is.
 _FACTOR, _ALONE = 1.6, 0.1
+_GROSS, _HALF = 4.0, 0.5
 #: Median of these factors that no arm has whose links are each at most 30 % off; and so many joints have to tell.
 _COMMON, _TOLD = 1.35, 2
 _DEGREE = np.pi / 180.0
@@ -72,7 +74,8 @@ def check_columns(mechanism: Mechanism, samples: ArmData) -> list[DataFinding]:
             "unit?",
         )
         for j in range(count)
-        if alone[j] < _ALONE and not 1.0 / _FACTOR < factors[j] < _FACTOR
+        if (alone[j] < _ALONE and not 1.0 / _FACTOR < factors[j] < _FACTOR)
+        or (alone[j] < _HALF and not 1.0 / _GROSS < factors[j] < _GROSS)
     ]
 
 

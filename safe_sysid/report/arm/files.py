@@ -72,7 +72,7 @@ def robot_file(path: Path, found: ArmIdentification, urdf: str, proved: Paramete
 
     Args:
         path: of the robot's file.
-        proved: box of the arm that holds the estimate, written but for the last link.
+        proved: box of the arm with the empty hand, which holds the estimate.
     """
     data = read_yaml(path)
     data["urdf"] = urdf
@@ -86,7 +86,7 @@ def robot_file(path: Path, found: ArmIdentification, urdf: str, proved: Paramete
             joint[key] = float(found.theta[p])
             if proved is not None:
                 joint.setdefault("proved", {})[key] = [float(proved.lower[p]), float(proved.upper[p])]
-        if proved is not None and j < layout.n - 1:
+        if proved is not None:
             sides = zip(("link_lower", "link_upper"), (proved.lower, proved.upper), strict=True)
             joint.setdefault("proved", {}).update({key: side[layout.link(j)].tolist() for key, side in sides})
     size = layout.size
@@ -99,8 +99,9 @@ def robot_file(path: Path, found: ArmIdentification, urdf: str, proved: Paramete
             for key in ("gear_ratio_range", "gear_sign", "motor_link", "motor_axis"):
                 joint.pop(key, None)
     head = (
-        "# Written by safe-sysid identify-arm: friction, rotor inertias, gear ratios and offsets are estimates. "
-        "`proved`: what takes the place of `uncertainty`, which is as it was.\n"
+        "# Written by safe-sysid identify-arm: friction, rotor inertias, gear ratios and offsets are estimates. `proved`\n"
+        "# takes the place of `uncertainty`, which was declared about other numbers and is as it was: declare it anew "
+        "where there\n# is no `proved`.\n"
     )
     return head + str(yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=120))
 
@@ -156,6 +157,6 @@ def mjcf_model(found: ArmIdentification) -> str:
     return ET.tostring(root, encoding="unicode") + "\n"
 
 
-def _place(rotation: FloatArray, point: FloatArray) -> dict[str, str]:
+def _place(rotation: FloatArray, point: FloatArray) -> Any:
     """Of a frame in MJCF: two axes and the origin."""
     return {"pos": _numbers(point), "xyaxes": _numbers(np.concatenate([rotation[:, 0], rotation[:, 1]]))}

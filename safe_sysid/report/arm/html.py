@@ -62,9 +62,9 @@ def arm_html(found: ArmIdentification, result: dict[str, Any]) -> str:
         })  # fmt: skip
         residual = found.measured[:, j] - found.modelled[:, j]
         key = max((key for key in _OVER if x.shares[key] > _WORD), key=lambda key: x.shares[key], default="velocity")
-        values = {"load": found.modelled, "position": found.held_out.q, "acceleration": found.held_out.qdd}
+        over = {"load": found.modelled, "position": found.held_out.q, "acceleration": found.held_out.qdd}
         figures.append({
-            "drawing": _against(values.get(key, found.held_out.qd)[:, j], residual, x.joint, key),
+            "drawing": _against(over.get(key, found.held_out.qd)[:, j], residual, x.joint, key),
             "text": f"{x.joint}: residual, N m, over {key}, with which it goes most" if x.shares[key] > _WORD
             else f"{x.joint}: residual, N m, over {key}; steps at zero or a bend would be friction that is missing",
         })  # fmt: skip
