@@ -99,9 +99,9 @@ def robot_file(path: Path, found: ArmIdentification, urdf: str, proved: Paramete
             for key in ("gear_ratio_range", "gear_sign", "motor_link", "motor_axis"):
                 joint.pop(key, None)
     head = (
-        "# Written by safe-sysid identify-arm: friction, rotor inertias, gear ratios and offsets are estimates. `proved`\n"
-        "# takes the place of `uncertainty`, which was declared about other numbers and is as it was: declare it anew "
-        "where there\n# is no `proved`.\n"
+        "# Written by safe-sysid identify-arm: friction, rotor inertias, gear ratios and offsets are estimates.\n"
+        "# `proved` takes the place of `uncertainty`, which was declared about other numbers and is as it was: declare it "
+        "anew where there is none.\n"
     )
     return head + str(yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=120))
 
