@@ -100,8 +100,8 @@ def robot_file(path: Path, found: ArmIdentification, urdf: str, proved: Paramete
                 joint.pop(key, None)
     head = (
         "# Written by safe-sysid identify-arm: friction, rotor inertias, gear ratios and offsets are estimates.\n"
-        "# `proved` takes the place of `uncertainty`, which was declared about other numbers and is as it was: declare it "
-        "anew where there is none.\n"
+        "# `proved` takes the place of `uncertainty`, which was declared about other numbers and is as it was:\n"
+        "# declare it anew where there is none.\n"
     )
     return head + str(yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=120))
 
