@@ -133,6 +133,7 @@ def _box(found: ArmIntervals, model: RobotModel, theta: FloatArray, moves: Float
     error = (_EXACT * weight @ np.abs(inverse)) @ (far + np.abs(wanted))
     error[picked] += np.abs(product[picked] - np.eye(len(picked))) @ far
     error += 1e-15 * np.maximum(np.abs(lower), np.abs(upper)) * (error > 0.0)
+    error[layout.payload] = 0.0  # no exchange touches the last link
     lower, upper = lower - error, upper + error
     terms = layout.joint_terms
     moving, drift = layout.drifting, drift_of(model, found.errors)
