@@ -37,8 +37,11 @@ def motion(rng: np.random.Generator, moves: int = 50) -> tuple[np.ndarray, ...]:
     return np.arange(len(q)) / RATE, q, qd, qdd
 
 
-def recorded(seed: int = 0, coupled: bool = False) -> Measurements:
-    """A log of an arm that is not as drawn; joints that rest stick, at any torque that friction can hold."""
+def recorded(seed: int = 0, coupled: bool = False, behind: float | None = None) -> Measurements:
+    """A log of an arm that is not as drawn; joints that rest stick, at any torque that friction can hold.
+
+    ``behind``: torques are link-side ones, and feel so much Coulomb friction of the shoulder.
+    """
     rng, layout = np.random.default_rng(seed), MODEL.layout
     theta = np.array(MODEL.theta_nominal)
     for j in range(MODEL.n):
@@ -55,13 +58,27 @@ def recorded(seed: int = 0, coupled: bool = False) -> Measurements:
     torque = rigid + friction + theta[layout.rotor_inertia] * qdd
     if coupled:
         torque[:, 1] += friction[:, 2]
+    if behind is not None:
+        torque = rigid + behind * np.sign(qd) * [0.0, 1.0, 0.0]
     return Measurements(stamps, q, qd, torque + NOISE * rng.normal(size=q.shape))
 
 
-def identified(log: Measurements) -> tuple[ArmIdentification, ArmData]:
+def identified(log: Measurements, link_side: bool = False) -> tuple[ArmIdentification, ArmData]:
     mechanism = Mechanism.of_robot(MODEL)
     samples, held_out = prepare([log], mechanism.actuated_names).split()
-    return identify_samples(mechanism, samples, held_out, Choices()), held_out
+    return identify_samples(mechanism, samples, held_out, Choices(link_side=link_side)), held_out
+
+
+def test_a_sensor_on_the_link_side_leaves_friction_and_rotors_as_declared() -> None:
+    layout = MODEL.layout
+    unseen = np.concatenate([np.arange(layout.size)[x] for x in (layout.coulomb, layout.viscous, layout.rotor_inertia)])
+    for behind, kinds in ((0.0, []), (0.8, [("coulomb", 1)])):
+        found, _ = identified(recorded(behind=behind), link_side=True)
+        assert np.array_equal(found.theta[unseen], MODEL.theta_nominal[unseen])
+        assert [(column.kind, column.row) for column in found.columns] == kinds
+        assert not any("friction of" in name or "rotor" in name for name in found.names)
+        assert np.all(found.rms < 0.1)
+    assert "behind the torque sensor of shoulder" in found.columns[0].words
 
 
 def test_joints_that_stick_at_rest_say_nothing_of_their_friction() -> None:
