@@ -29,6 +29,8 @@ from safe_sysid.simulation.servo import GazeboServoArm, build_servo_arm
 if not os.environ.get("CI"):  # in CI a library that is missing is a failure
     pytest.importorskip("dartpy", reason="dartpy is not installed: pip install '.[dart]'")
 
+from safe_sysid.simulation.dart_engine import DartEngine
+
 OPEN = Scene("open")
 GAZEBO = "kinova_gen3_gazebo"
 
@@ -158,3 +160,14 @@ def test_the_integrator_is_off_by_no_more_than_is_declared(driven: tuple) -> Non
         miss = np.abs(equations.matrix @ theta - equations.target) - equations.slack
         assert len(miss) > 300
         assert bool(miss.max() <= 0.0) is holds
+
+
+def test_efforts_of_motors_take_what_friction_is_off_by_besides() -> None:
+    link = load_robot(GAZEBO)
+    motor = load_robot(GAZEBO, **{"measurement.torque_source": "motor"})
+    of_link, of_motor = (DartEngine.integration_error(model) for model in (link, motor))
+    mass = dynamics_of(link.kinematics).mass_matrix(np.array(link.theta_nominal), np.array(link.settings.home))
+    upper, layout = link.arm_prior.upper, link.layout
+    friction = 1e-3 * upper[layout.viscous] * upper[layout.coulomb] * np.diag(np.linalg.inv(mass))
+    assert np.all(of_motor - of_link >= friction)
+    assert np.all(of_motor - of_link <= 15.0 * friction + 0.05)  # in the pose that is lightest for a joint

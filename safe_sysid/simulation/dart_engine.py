@@ -120,7 +120,8 @@ class DartEngine:
         if model.settings.measurement.torque_source == "link" or not np.any(coulomb * viscous):
             return out
         dynamics, rng = dynamics_of(model.kinematics), np.random.default_rng(0)
-        masses = [dynamics.mass_matrix(prior.mid, q) for q in rng.uniform(-np.pi, np.pi, (_POSES, model.n))]
+        bare = np.array(model.theta_nominal)  # of the empty hand: nothing that it holds makes a joint lighter
+        masses = [dynamics.mass_matrix(bare, q) for q in rng.uniform(-np.pi, np.pi, (_POSES, model.n))]
         lightest = 1.5 * np.max([np.diag(np.linalg.inv(mass)) for mass in masses], axis=0)
         return out + h * viscous * coulomb * lightest
 
