@@ -149,7 +149,11 @@ def _forged(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
         (lambda a: a.update({"weight:last.bias": a["weight:last.bias"].astype(np.float32)}), "float32"),
         (lambda a: a.pop("weight:norm.bias"), "weights"),
         (lambda a: a.update(deviation=0.0 * a["deviation"]), "deviation"),
+        (lambda a: a.update(deviation=1e-300 * a["deviation"]), "deviation"),
         (lambda a: a.update(torque_high=a["torque_low"]), "torque_low"),
+        (lambda a: a.update(torque_low=np.full(3, -1e308), torque_high=np.full(3, 1e308)), "at most 1e"),
+        (lambda a: a["weight:last.weight"].__setitem__(0, -1e300), "at most 1e"),
+        (lambda a: _widen(a, 500), "weights: expected at most 200000"),
     ],
 )  # fmt: skip
 def test_a_forged_file_is_refused(
@@ -161,6 +165,33 @@ def test_a_forged_file_is_refused(
     with pytest.raises(HybridFileError, match=said) as found:
         read_hybrid(path, model.joint_names)
     assert str(path) in str(found.value)
+
+
+def _widen(arrays: dict[str, Any], width: int) -> None:
+    """A network that is right, but for its size: no tick has time for it."""
+    rows = {"first.weight": (width, 9), "memory.weight_ih_l0": (4 * width, width), "last.weight": (3, width)}
+    rows |= {"memory.weight_hh_l0": (4 * width, width), "memory.bias_ih_l0": (4 * width,), "first.bias": (width,)}
+    rows |= {f"{norm}.{part}": (width,) for norm in ("norm", "norm_after") for part in ("weight", "bias")}
+    rows |= {"memory.bias_hh_l0": (4 * width,)}
+    arrays.update({f"weight:{name}": np.zeros(shape) for name, shape in rows.items()})
+
+
+def test_what_is_pickled_is_not_executed_and_bombs_do_not_unpack(model: RobotModel, tmp_path: Path) -> None:
+    path, trace = tmp_path / "model.npz", tmp_path / "executed"
+    write_hybrid(path, made_up(model))
+    arrays = dict(np.load(path))
+
+    class Harm:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return open, (str(trace), "w")
+
+    np.savez(path, **{**arrays, "extra": np.array([Harm()], dtype=object)})
+    with pytest.raises(HybridFileError, match="not objects"):
+        read_hybrid(path)
+    assert not trace.exists()
+    np.savez_compressed(path, **{**arrays, "weight:first.weight": np.zeros((6000, 9000))})
+    with pytest.raises(HybridFileError, match="unpacked"):
+        read_hybrid(path)
 
 
 def test_corrupted_files_are_refused(model: RobotModel, tmp_path: Path) -> None:
@@ -223,6 +254,10 @@ def test_the_controller_takes_it_by_name(model: RobotModel, tmp_path: Path) -> N
     expected = expected + dynamics.inverse_dynamics(learned.theta, q_d, zero, zero, TRANSITION)
     expected -= dynamics.inverse_dynamics(arm.theta_nominal, q_d, zero, zero, arm.friction_transition_velocity)
     np.testing.assert_allclose(torque, expected, atol=1e-9)
+
+    assert feed_forward(zero, zero, q_d, zero, zero, 0.04)[1] == 1.0, "a tick that was late"
+    for stamp in (0.2, 0.1):  # ticks are missing, or the clock was set back
+        assert feed_forward(zero, zero, q_d, zero, zero, stamp)[1] == 0.0, "its memory is of another time"
 
 
 def test_a_file_of_another_arm_or_rate_is_refused_at_the_start(model: RobotModel, tmp_path: Path) -> None:

@@ -26,20 +26,21 @@ from safe_sysid.simulation.flexible import FlexibleArm, read_effects
 from safe_sysid.studies.hybrid import budgets
 from safe_sysid.studies.hybrid import make_data as data
 from safe_sysid.studies.hybrid.base_parameters import combinations, summary_5, table_5
-from safe_sysid.studies.hybrid.budgets import (
-    _along,
-    normalised_error,
-    run_budget,
-    summary_which,
-    table_which,
-    train_part,
-)
+from safe_sysid.studies.hybrid.budgets import normalised_error, run_budget, summary_which, table_which, train_part
 from safe_sysid.studies.hybrid.drive import GAINS, ModelFeedForward, drive, guard, impedance
+from safe_sysid.studies.hybrid.friction import OwnFriction
 from safe_sysid.studies.hybrid.joint_errors import summary_joints
 from safe_sysid.studies.hybrid.motions import FAST, SLOW, exciting_series, minimum_jerk, set_points, slower
-from safe_sysid.studies.hybrid.paper import AVERAGES, JOINTS
+from safe_sysid.studies.hybrid.paper import JOINTS, average
 from safe_sysid.studies.hybrid.rigid_models import drawing, identified, rigid_torque
-from safe_sysid.studies.hybrid.tracking import TrackingExperiment, load_model, run_trial, write_rigid_models
+from safe_sysid.studies.hybrid.tracking import (
+    TrackingExperiment,
+    load_model,
+    run_trial,
+    torques_along,
+    trained_models,
+    write_rigid_models,
+)
 from safe_sysid.studies.hybrid.tracking_tables import summary, table
 
 
@@ -220,10 +221,36 @@ def test_trials_give_tables_beside_the_papers(tmp_path: Path) -> None:
     told = summary("7", experiment.header(), results)
     stiff = next(row for row in told["rows"] if row["gains"] == "stiff")
     assert stiff["joints"] == results[1]["rmse"]
-    assert stiff["paper"] == AVERAGES["rmse", "stiff"]["RBD 2S"]
+    assert stiff["paper"] == average("rmse", "stiff", "RBD 2S")
     assert stiff["paper"] == pytest.approx(np.mean(JOINTS["rmse", "stiff"]["RBD 2S"]), abs=1e-3)
     assert table("7", told).row_count == 4
     assert table("3", summary("3", experiment.header(), results)).row_count == 6
+
+
+def test_what_table_2_trained_is_tracked_with_by_the_papers_names(tmp_path: Path) -> None:
+    """Seeds are one row; the rigid part of an end-to-end model, with and without friction, is a model of its own."""
+    learned = made_up(panda(), "rbd_sign_lstm")
+    for folder in ("rbd_sign_lstm_2s_0", "rbd_sign_lstm_e2e_1", "nea_e2e_0"):
+        write_hybrid(tmp_path / folder / "model.npz", learned)
+    found = trained_models(tmp_path)
+    assert list(found) == [
+        "RBD E2E, seed 1",
+        "RBD+LSTM+Sign 2S, seed 0",
+        "RBD+LSTM+Sign E2E, seed 1",
+        "RBD+Sign E2E, seed 1",
+    ]
+    with_friction, without = (
+        load_model(panda(), Path(found[f"{name} E2E, seed 1"]))[0] for name in ("RBD+Sign", "RBD")
+    )
+    np.testing.assert_array_equal(with_friction, learned.theta)
+    assert not np.any(without[panda().layout.coulomb])
+    trials = [
+        {"model": f"RBD E2E, seed {seed}", "gains": "soft", "duration": 10.0, "rmse": [float(seed)] * 7}
+        for seed in (1, 2)
+    ]
+    row = summary("7", {}, trials)["rows"][0]
+    assert (row["model"], row["mean"]) == ("RBD E2E", 1.5)
+    assert row["paper"] == pytest.approx(19.013, abs=1e-3)
 
 
 def test_learned_models_are_tracked_with_and_judged(tiny: Path, tmp_path: Path) -> None:
@@ -246,6 +273,35 @@ def test_learned_models_are_tracked_with_and_judged(tiny: Path, tmp_path: Path) 
     write_hybrid(tmp_path / "loud.npz", replace(learned, theta=theta))
     loud = summary_joints({"loud": str(tmp_path / "loud.npz")}, read_dataset(tiny))["rows"]
     assert np.all(np.array(loud[0]["joints"]) != rows[1]["joints"])
+
+
+def test_its_own_friction_is_what_the_arm_has() -> None:
+    """Bristles that follow the motors' velocities bend as those of the arm."""
+    simulated, friction = arm(1.0), None
+    for k in range(150):
+        before = simulated.state[21:28]
+        simulated.step(simulated.effects.joints.friction[0] * 2.0 * np.sin(0.05 * k))
+        friction = friction or OwnFriction(simulated.effects.joints.friction, False, simulated.period)
+        middle, still = 0.5 * (before + simulated.state[21:28]), np.zeros(7)
+        torque, _ = friction(still, middle, still, still, still, 0.0)
+        bent = simulated.effects.joints.friction[3] * simulated.state[28:35]
+        np.testing.assert_allclose(friction._bristles, simulated.state[28:35], atol=5e-5)
+    assert np.all(np.abs(bent) > 0.5 * simulated.effects.joints.friction[0]), "they are bent by far more than that"
+    assert np.all(torque * bent > 0.0)
+
+
+@pytest.mark.slow
+def test_friction_known_exactly_is_best_only_where_nothing_else_is_missed(tmp_path: Path) -> None:
+    told = tmp_path / "told.json"
+    arguments = ["--table", "friction", "--motions", "1", "--jobs", "1", "--out", str(tmp_path), "--json", str(told)]
+    assert main(["experiment", "hybrid", *arguments]) == 0
+    rows = {(row["arm"], row["friction"]): row["rmse"]["soft, 10 s"] for row in json.loads(told.read_text())["rows"]}
+    assert len(rows) == 12
+    assert rows["without both", "its own, desired"] < 0.2 * rows["without both", "Coulomb, measured"]
+    assert (
+        min(rows["as in the file", f"its own, {what}"] for what in ("measured", "desired"))
+        > 2.0 * (rows["as in the file", "Coulomb, measured"])
+    )
 
 
 # ------------------------------------------------------------------------------------------------------- attacks
@@ -345,7 +401,7 @@ def test_a_trial_with_a_budget_has_all_that_the_page_shows(
         for theta in (load_model(panda(), path)[0] for path in sorted((tmp_path / "out").glob("[Rd]*.npz")))
     ]
     assert errors[0] < errors[1], "where it was identified, a model beats the drawing"
-    learned = [_along(panda(), tmp_path / "out" / "LIP, 1 min.npz", m) for m in train]
+    learned = [torques_along(panda(), tmp_path / "out" / "LIP, 1 min.npz", m) for m in train]
     assert normalised_error(learned, train, span) < errors[1], "so does a learned one"
     told = summary_which({}, [drawn, taught, {"index": 8, "error": "no"}])
     assert told["errors"] == ["no"]

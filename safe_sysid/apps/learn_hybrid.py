@@ -76,14 +76,20 @@ class TrainedModel:
     file: Path | None
 
 
-def need_torch() -> None:
-    """Refuse in one sentence where torch is missing.
+def need_torch(device: str = "cpu") -> None:
+    """Refuse in one sentence where torch, or the graphics card that it is to work on, is missing.
 
     Raises:
         ParameterError: it is.
     """
     if importlib.util.find_spec("torch") is None:
         raise ParameterError(INSTALL)
+    if device == "cpu":
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        raise ParameterError(f"--device {device}: torch {torch.__version__} finds none here: expected cpu")
 
 
 def train(
@@ -135,7 +141,7 @@ def train(
         learned = Learned(name, "2s", seed, dataset.joints, dataset.rate_hz, theta, scaling, {}, robot)
         ended = "semidefinite program"
     else:
-        need_torch()
+        need_torch(device)
         from safe_sysid.learning.neural.training.fit import fit
 
         done = fit(
@@ -323,7 +329,7 @@ def learn_hybrid(options: LearnHybridOptions) -> int:
         SafeSysIdError: something cannot be used; one line says what.
     """
     if options.optimization == "e2e" or MODELS[options.model].network is not None:
-        need_torch()
+        need_torch(options.device)
     model = load_robot(options.robot)
     out = output_directory(options, "learn hybrid")
     make_directory(out)

@@ -21,6 +21,7 @@ class ResidualModel(Protocol):
 
     One with an attribute ``in_tick`` that is true is evaluated in the controller's tick, the others in a process of
     their own: it says that every evaluation takes the same few steps, whatever the motion and the file's numbers are.
+    One with a memory of earlier ticks has a method ``reset()``, which is called where ticks are missing.
     """
 
     def predict(self, q: FloatArray, qd: FloatArray, qdd: FloatArray) -> tuple[FloatArray, float]:

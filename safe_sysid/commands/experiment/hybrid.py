@@ -24,14 +24,15 @@ HELP = "hybrid inverse dynamics models on a flexible arm"
 DESCRIPTION = """Data of a simulated flexible Panda, models of its torque, and tracking with them. Table 1: rigid models
 and 2: hybrid ones, trained with --seeds seeds (needs torch); 3: tracking at soft, medium and stiff gains; 4: sizes of
 networks and data; 5: base parameters; 6 and 7: tracking, joint by joint; joints: torque errors, joint by joint; parts:
-rigid parts of hybrid models while they are trained; which: models from 1, 5 and 30 minutes of data. Other rigid models
-are identified from the data; --models names files of learned ones. Exit status: 0 all trials ran to their end
-(whatever came out), 1 some raised an error, 2 wrong arguments, 130 interrupted."""
+rigid parts of hybrid models while they are trained; which: models from 1, 5 and 30 minutes of data; friction: tracking
+with friction known exactly, without data. Tables 3, 5, 6, 7 and joints take the models that table 2 trained in the same
+--out, and rigid ones that are identified from the data; --models names files of others. Exit status: 0 all trials ran
+to their end (whatever came out), 1 some raised an error, 2 wrong arguments, 130 interrupted."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument("--table", choices=tuple(_TABLES), help="which table")
+    parser.add_argument("--table", choices=(*_TABLES, "friction"), help="which table")
     parser.add_argument(
         "--figure", choices=tuple(_TABLE_OF_FIGURE), help="draw it, too: 2 of parts, 3 of joints, 4 of table 3"
     )
@@ -55,6 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--as-paper", action="store_true", help="networks of tables 1, 2 see positions and step at every tick"
     )
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="of trainings (default: cpu)")
     add_results(parser, "rows", "data, models, results as they come, and pictures (default: experiment_hybrid)")
 
 
@@ -70,6 +72,8 @@ def run(options: argparse.Namespace) -> int:
     console = begin(options, "experiment_hybrid")
     from safe_sysid.studies.hybrid.make_data import open_data
 
+    if which == "friction":
+        return _friction(options, console)
     dataset = open_data(
         options.data, options.out, options.effects, options.jobs, lambda text: console.print(f"data: {text}")
     )
@@ -77,12 +81,16 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _models(options: argparse.Namespace, dataset: Dataset) -> dict[str, str]:
-    """Files of models by name: rigid ones, identified if they are missing, and those that are named."""
-    from safe_sysid.studies.hybrid.tracking import write_rigid_models
+    """Files of models by name: rigid ones, identified if they are missing, what table 2 trained, and what is named."""
+    from safe_sysid.studies.hybrid.tracking import trained_models, write_rigid_models
 
     found = write_rigid_models(options.out / f"rigid_{dataset.folder.name}", dataset)
+    found |= trained_models(options.out / f"models_2_{dataset.folder.name}")
     for path in options.models:
-        found[path.stem] = str(path.resolve())
+        name = path.resolve().parent.name if path.stem == "model" else path.stem
+        if name in found:
+            raise SafeSysIdError(f"--models {path}: there is a model {name} already: expected another name")
+        found[name] = str(path.resolve())
     return found
 
 
@@ -117,7 +125,8 @@ def _base_parameters(which: str, options: argparse.Namespace, dataset: Dataset, 
     from safe_sysid.studies.hybrid.tracking import load_model
 
     model = load_panda()
-    thetas = {name: load_model(model, Path(path))[0] for name, path in _models(options, dataset).items()}
+    files = {name: path for name, path in _models(options, dataset).items() if not name.startswith("LSTM")}
+    thetas = {name: load_model(model, Path(path))[0] for name, path in files.items()}
     told = summary_5(thetas, model.theta_nominal)
     write_told(options, told)
     show_table(console, table_5(told))
@@ -148,6 +157,17 @@ def _budgets(which: str, options: argparse.Namespace, dataset: Dataset, console:
         campaign, campaign.total, options.out / "which.jsonl", options, console,
         lambda found: budgets.summary_which(campaign.header(), found),
         lambda told, _: show_table(console, budgets.table_which(told)),
+    )  # fmt: skip
+
+
+def _friction(options: argparse.Namespace, console: Console) -> int:
+    from safe_sysid.studies.hybrid import friction
+
+    campaign = friction.FrictionExperiment("hybrid_friction", options.seed, {"motions": options.motions})
+    return run_trials(
+        campaign, campaign.total, options.out / "friction.jsonl", options, console,
+        lambda found: friction.summary(campaign.header(), found),
+        lambda told, _: show_table(console, friction.table(told)),
     )  # fmt: skip
 
 

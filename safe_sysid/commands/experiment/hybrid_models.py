@@ -27,7 +27,7 @@ def trainings(which: str, options: argparse.Namespace, dataset: Dataset, console
     how = "_as_paper" if options.as_paper else ""
     folder = options.out / f"models_{which}_{dataset.folder.name}{how}"
     campaign = model_tables.model_experiment(
-        which, options.seed, options.seeds, dataset, folder, options.minutes, options.as_paper
+        which, options.seed, options.seeds, dataset, folder, options.minutes, options.as_paper, options.device
     )
     folder.mkdir(parents=True, exist_ok=True)
     return run_trials(

@@ -19,8 +19,15 @@ from safe_sysid.robot.model import RobotModel
 __all__ = ["ResidualFeedForward", "make_added_torque", "make_feed_forward"]
 
 
+#: s between two ticks, after which a residual model's memory is stale: fewer than its warm-up forgets, and more than a
+#: busy machine delays a tick by.
+_GAP = 0.05
+
+
 class ResidualFeedForward:
     """``controller.feed_forward.residual`` at the desired motion: no noise of measurements is fed forward.
+
+    A residual model with a method ``reset`` has a memory of earlier ticks, which is emptied where ticks are missing.
 
     Attributes:
         in_tick: whether the residual model says that it may be evaluated in the controller's tick.
@@ -31,11 +38,16 @@ class ResidualFeedForward:
         s = model.settings.controller.feed_forward
         self._residual = make_residual_model(model, s.residual, s.file)
         self.in_tick = bool(getattr(self._residual, "in_tick", False))
+        self._forget = getattr(self._residual, "reset", None)
+        self._last, self._gap = -np.inf, max(_GAP, 2.0 * model.settings.timing.period_s)
 
     def __call__(
         self, q: FloatArray, qd: FloatArray, q_d: FloatArray, qd_d: FloatArray, qdd_d: FloatArray, t: float
     ) -> tuple[FloatArray, float]:
         """See :class:`safe_sysid.control.feed_forward.FeedForward`."""
+        if self._forget is not None and not 0.0 <= t - self._last <= self._gap:
+            self._forget()
+        self._last = t
         return self._residual.predict(q_d, qd_d, qdd_d)
 
 

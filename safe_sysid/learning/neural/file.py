@@ -38,8 +38,10 @@ _ARRAYS = {
     "provenance": ("U", 2),
     **dict.fromkeys(_SCALING, ("f", 1)),
 }
-#: A network has at most so many numbers: more do not fit into a tick.
-_MOST = 1_000_000
+#: A network has at most so many numbers (the paper's have 46,008): more do not fit into a tick.
+_MOST = 200_000
+#: No honest number of a model is larger, and no deviation smaller: beyond, sums of them would be no numbers any more.
+_LARGEST, _SMALLEST = 1e9, 1e-9
 #: Ticks that a network's torque may be held for.
 _SLOWEST = 1000
 
@@ -170,10 +172,12 @@ def check(learned: Learned) -> None:
     for name, a in {**values, **learned.weights}.items():
         shape = {**shapes, **wanted}[name]
         need(a.dtype == np.float64 and a.shape == shape, f"{name} {a.dtype} {a.shape}", f"float64 {shape}")
-        need(0 not in shape and a.size <= _MOST, f"{name} of shape {shape}", f"1 to {_MOST} numbers")
-        need(bool(np.all(np.isfinite(a))), name, "finite numbers")
+        need(0 not in shape, f"{name} of shape {shape}", "at least one number")
+        need(bool(np.all(np.abs(a) <= _LARGEST)), name, f"finite numbers, at most {_LARGEST:g}")
+    total = sum(a.size for a in learned.weights.values())
+    need(total <= _MOST, f"{total} weights", f"at most {_MOST}, which a tick has time for")
     scaling = learned.scaling
-    need(bool(np.all(scaling.deviation > 0.0)), "deviation", "positive numbers")
+    need(bool(np.all(scaling.deviation >= _SMALLEST)), "deviation", f"numbers from {_SMALLEST:g}")
     need(bool(np.all(scaling.low <= scaling.high)), "low", "numbers not above high")
     need(bool(np.all(scaling.torque_range > 0.0)), "torque_low", "numbers below torque_high")
     if theta is not None:

@@ -35,7 +35,7 @@ def scaling_of(dataset: Dataset) -> Scaling:
         dataset: with at least one trajectory for training.
 
     Raises:
-        ParameterError: nothing to train with, or a joint that does not move.
+        ParameterError: nothing to train with, or a joint whose motions or torques never change.
     """
     entries = dataset.of("train")
     if not entries:
@@ -52,9 +52,8 @@ def scaling_of(dataset: Dataset) -> Scaling:
     mean = np.asarray(total / count)
     deviation = np.sqrt(np.maximum(square / count - mean**2, 0.0))
     low, high = np.min(torques, axis=0), np.max(torques, axis=0)
-    still = np.flatnonzero((deviation < 1e-9).reshape(3, -1).any(axis=0) | (high <= low))
-    if len(still):
-        raise ParameterError(
-            f"{dataset.folder}: {dataset.joints[still[0]]} does not move: expected motions of all joints"
-        )
+    for odd, what in (((deviation < 1e-9).reshape(3, -1).any(axis=0), "motions"), (high <= low, "torques")):
+        if np.any(odd):
+            name = dataset.joints[int(np.argmax(odd))]
+            raise ParameterError(f"{dataset.folder}: {what} of {name} are constant: expected some that change")
     return Scaling(mean, deviation, np.min(lows, axis=0), np.max(highs, axis=0), low, high)

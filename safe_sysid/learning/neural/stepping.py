@@ -342,6 +342,10 @@ class HybridResidual:
             raise HybridFileError(f"{path}: rate_hz = {learned.rate_hz:g} of a model with memory: expected {expected}")
         return found
 
+    def reset(self) -> None:
+        """Forget all ticks: the next ones are of another motion, or some were missed."""
+        self.stepping.reset()
+
     def predict(self, q: FloatArray, qd: FloatArray, qdd: FloatArray) -> tuple[FloatArray, float]:
         """Torque (n,), the same array every time, and how far to trust it; one tick goes by.
 

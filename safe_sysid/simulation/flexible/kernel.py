@@ -30,7 +30,7 @@ from safe_sysid.dynamics.newton_euler import newton_euler
 from safe_sysid.robot.frames import joint_placement, unpacked
 from safe_sysid.robot.model import PackedKinematics
 
-__all__ = ["JointEffects", "advance", "mass_matrix", "rates", "wave_sums"]
+__all__ = ["JointEffects", "advance", "joint_friction", "mass_matrix", "rates", "wave_sums"]
 
 
 class JointEffects(NamedTuple):
@@ -55,6 +55,25 @@ def wave_sums(waves: FloatArray, j: int, angle: float) -> tuple[float, float]:
         value += amplitude * np.sin(turn)
         slope += amplitude * order * np.cos(turn)
     return value, slope
+
+
+@njit(cache=True)
+def joint_friction(friction: FloatArray, j: int, v: float, bristle: float) -> tuple[float, float]:
+    """Torque of joint j's friction, N m, and how fast its bristles bend, rad/s.
+
+    Args:
+        friction: (6, n) as of :class:`JointEffects`.
+        v: rad/s.
+        bristle: how far they are bent, rad.
+    """
+    coulomb, static, stribeck = friction[0, j], friction[1, j], friction[2, j]
+    s0, s1, s2 = friction[3, j], friction[4, j], friction[5, j]
+    if not np.isfinite(s0):
+        return coulomb * max(-1.0, min(1.0, v / stribeck)) + s2 * v, 0.0
+    share = v / stribeck
+    level = coulomb + (static - coulomb) * np.exp(-share * share)
+    bending = v - s0 * abs(v) / level * bristle
+    return s0 * bristle + s1 * bending + s2 * v, bending
 
 
 @njit(cache=True)
@@ -178,19 +197,11 @@ def rates(
     given, lost = 0.0, 0.0
     for j in range(n):
         v, x = (qd[j], q[j]) if stiff else (speed[j], motor[j])
-        f = effects.friction
-        coulomb, static, stribeck, s0, s1, s2 = f[0, j], f[1, j], f[2, j], f[3, j], f[4, j], f[5, j]
-        if np.isfinite(s0):
-            share = v / stribeck
-            level = coulomb + (static - coulomb) * np.exp(-share * share)
-            slip = s0 * abs(v) / level
-            zd = v - slip * bristle[j]
-            out[4 * n + j] = zd
-            friction = s0 * bristle[j] + s1 * zd + s2 * v
-            lost += friction * v - s0 * bristle[j] * zd  # the rest bends the bristles
-        else:
-            friction = coulomb * max(-1.0, min(1.0, v / stribeck)) + s2 * v
-            lost += friction * v
+        friction, bending = joint_friction(effects.friction, j, v, bristle[j])
+        lost += friction * v
+        if np.isfinite(effects.friction[3, j]):
+            lost -= effects.friction[3, j] * bristle[j] * bending  # that bends the bristles
+        out[4 * n + j] = bending
         ripple, _ = wave_sums(effects.ripple, j, x)
         cogging, _ = wave_sums(effects.cogging, j, x)
         shaft = (1.0 + ripple) * torque[j]

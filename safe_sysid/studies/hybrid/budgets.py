@@ -22,13 +22,14 @@ from safe_sysid.learning.gaussian_process.regression import TorqueProcess, infor
 from safe_sysid.learning.gaussian_process.training import Training
 from safe_sysid.learning.gaussian_process.training import train as fit_process
 from safe_sysid.learning.neural.dataset import Dataset, Entry, Motion, read_dataset, write_index, write_motion
+from safe_sysid.learning.neural.scaling import scaling_of
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.studies.campaign.runner import Campaign
 from safe_sysid.studies.hybrid.drive import GAINS
 from safe_sysid.studies.hybrid.make_data import driven_series, load_panda
 from safe_sysid.studies.hybrid.motions import exciting_series
 from safe_sysid.studies.hybrid.rigid_models import drawing, identified, rigid_torque
-from safe_sysid.studies.hybrid.tracking import DURATIONS, RIGID, load_model, run_trial
+from safe_sysid.studies.hybrid.tracking import DURATIONS, RIGID, load_model, run_trial, torques_along
 from safe_sysid.whole_files import replacing
 
 __all__ = [
@@ -145,7 +146,7 @@ def run_budget(seed: int, index: int, options: dict[str, Any]) -> Result:
     if index:
         which, part = divmod(index - 1, len(BUDGETS))
         name, budget = _taught(options)[which], BUDGETS[part]
-    span = np.ptp(np.concatenate([dataset.motion(entry).tau for entry in dataset.of("train")]), axis=0)
+    span = scaling_of(dataset).torque_range
     out.mkdir(parents=True, exist_ok=True)
     path = out / f"{name}, {budget:g} min.npz"
     begin = time.perf_counter()
@@ -164,7 +165,9 @@ def run_budget(seed: int, index: int, options: dict[str, Any]) -> Result:
     took = time.perf_counter() - begin
     tests = [dataset.motion(entry) for entry in dataset.of("test")]
     others = _faster(model, Path(options["faster"]), options["scale"], drawing(model))
-    errors = [normalised_error([_along(model, path, m) for m in motions], motions, span) for motions in (tests, others)]
+    errors = [
+        normalised_error([torques_along(model, path, m) for m in motions], motions, span) for motions in (tests, others)
+    ]
     tracked = {}
     for g, gains in enumerate(GAINS):
         runs = [
@@ -215,14 +218,6 @@ def _limited(dataset: Dataset, minutes: float, folder: Path) -> Dataset:
     for entry, (*_, motion) in zip(entries, cut, strict=True):
         write_motion(folder / entry.file, motion)
     return write_index(folder, dataset.robot, dataset.joints, dataset.rate_hz, dataset.effects, entries)
-
-
-def _along(model: RobotModel, path: Path, motion: Motion) -> FloatArray:
-    """(N, n) torque along a motion, a memory empty at its start."""
-    theta, predict = load_model(model, path)
-    if predict is None:
-        return rigid_torque(model, theta, motion.q, motion.qd, motion.qdd)
-    return np.array([predict(*at).copy() for at in zip(motion.q, motion.qd, motion.qdd, strict=True)])
 
 
 def _tick(model: RobotModel, path: Path, motion: Motion) -> float:

@@ -9,26 +9,15 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from safe_sysid.core.arrays import FloatArray
-from safe_sysid.learning.neural.dataset import Dataset, Motion
+from safe_sysid.learning.neural.dataset import Dataset
+from safe_sysid.learning.neural.scaling import scaling_of
 from safe_sysid.picture_style import new_figure, save_figure, style_axis
-from safe_sysid.robot.model import RobotModel
 from safe_sysid.studies.hybrid.make_data import load_panda
-from safe_sysid.studies.hybrid.rigid_models import rigid_torque
-from safe_sysid.studies.hybrid.tracking import load_model
+from safe_sysid.studies.hybrid.tracking import torques_along
 
 __all__ = ["draw_figure_3", "summary_joints", "table_joints"]
 
 _COLOURS = ("#c1121f", "#1f6fb4", "#2a9d4b", "#e0a100", "#7b3fa0", "#5c6b73", "#d97aa6", "#0b7a75")
-
-
-def _predicted(model: RobotModel, path: Path, motion: Motion) -> FloatArray:
-    """Torques (N, n) along a motion, memory carried on from its beginning."""
-    theta, predict = load_model(model, path)
-    if predict is None:
-        return rigid_torque(model, theta, motion.q, motion.qd, motion.qdd)
-    states = zip(motion.q, motion.qd, motion.qdd, strict=True)
-    return np.array([np.array(predict(q, qd, qdd)) for q, qd, qdd in states])
 
 
 def summary_joints(models: Mapping[str, str], dataset: Dataset) -> dict[str, Any]:
@@ -38,13 +27,10 @@ def summary_joints(models: Mapping[str, str], dataset: Dataset) -> dict[str, Any
     """
     model = load_panda()
     tests = [dataset.motion(entry) for entry in dataset.of("test")]
-    low, high = np.full(model.n, np.inf), np.full(model.n, -np.inf)
-    for entry in dataset.of("train"):
-        tau = dataset.motion(entry).tau
-        low, high = np.minimum(low, tau.min(axis=0)), np.maximum(high, tau.max(axis=0))
+    span = scaling_of(dataset).torque_range
     rows = []
     for name, path in models.items():
-        errors = [(_predicted(model, Path(path), motion) - motion.tau) / (high - low) for motion in tests]
+        errors = [(torques_along(model, Path(path), motion) - motion.tau) / span for motion in tests]
         joints = np.mean(np.concatenate(errors) ** 2, axis=0)
         rows.append({"model": name, "joints": joints.tolist(), "mean": float(joints.mean())})
     return {"table": "joints", "rows": rows}

@@ -78,8 +78,9 @@ class ModelExperiment(Campaign):
 
 
 def model_experiment(
-    which: str, seed: int, seeds: int, dataset: Dataset, out: Path, minutes: float | None, as_paper: bool = False
-) -> ModelExperiment:
+    which: str, seed: int, seeds: int, dataset: Dataset, out: Path, minutes: float | None, as_paper: bool = False,
+    device: str = "cpu",
+) -> ModelExperiment:  # fmt: skip
     """The trials of a table.
 
     Args:
@@ -90,14 +91,15 @@ def model_experiment(
         out: directory of checkpoints and models.
         minutes: that a training may take; None: until it stops.
         as_paper: whether networks see positions and step at every tick.
+        device: of torch.
 
     Raises:
-        ParameterError: torch is missing.
+        ParameterError: torch or its device is missing.
     """
-    need_torch()
+    need_torch(device)
     options = {
         "table": which, "seeds": seeds, "data": str(dataset.folder.resolve()), "out": str(out.resolve()),
-        "minutes": minutes, "as_paper": as_paper,
+        "minutes": minutes, "as_paper": as_paper, "device": device,
     }  # fmt: skip
     return ModelExperiment("hybrid_models", seed, options)
 
@@ -117,7 +119,7 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
     Args:
         seed: the first one.
         index: of the trial.
-        options: ``table``, ``seeds``, ``data``, ``out``, ``minutes`` and ``as_paper``.
+        options: ``table``, ``seeds``, ``data``, ``out``, ``minutes``, ``as_paper`` and ``device``.
 
     Returns:
         NMSE of the splits, those of the rigid part, epochs, seconds and why the training ended.
@@ -132,7 +134,7 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
     found = train(
         name, dataset, optimization=optimization, seed=seed + later, model=load_panda(),
         out=Path(options["out"]) / folder, max_minutes=options["minutes"],
-        schedule=schedule(patience=PATIENCE[which]), threads=1,  # one training per core
+        schedule=schedule(patience=PATIENCE[which]), device=options["device"], threads=1,  # one training per core
     )  # fmt: skip
     return {
         "index": index, "model": name, "optimization": optimization, "seed": seed + later,

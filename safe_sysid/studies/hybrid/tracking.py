@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from safe_sysid.core.arrays import FloatArray
+from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ModelError, ParameterError
 from safe_sysid.input_limits import ARRAY_ERRORS, read_arrays
 from safe_sysid.learning.gaussian_process.file import read_model
 from safe_sysid.learning.lip import TorquePredictor
-from safe_sysid.learning.neural.dataset import Dataset
+from safe_sysid.learning.neural.dataset import Dataset, Motion
 from safe_sysid.learning.neural.file import read_hybrid
 from safe_sysid.learning.neural.stepping import SteppingModel
 from safe_sysid.robot.model import RobotModel
@@ -23,7 +24,7 @@ from safe_sysid.studies.campaign.runner import Campaign
 from safe_sysid.studies.hybrid.drive import GAINS, ModelFeedForward, Predictor, drive, guard, impedance
 from safe_sysid.studies.hybrid.make_data import load_panda
 from safe_sysid.studies.hybrid.motions import set_points
-from safe_sysid.studies.hybrid.rigid_models import drawing, identified
+from safe_sysid.studies.hybrid.rigid_models import drawing, identified, rigid_torque
 from safe_sysid.whole_files import replacing
 
 __all__ = [
@@ -35,6 +36,8 @@ __all__ = [
     "is_sound",
     "load_model",
     "run_trial",
+    "torques_along",
+    "trained_models",
     "write_rigid_models",
 ]
 
@@ -47,6 +50,15 @@ RIGID: dict[str, str | None] = {
     "RBD 2S": "links",
     "RBD+Sign 2S": "coulomb",
     "RBD, all friction": "all",
+}
+#: What a model's name has between its own and the seed of its training; trials of several seeds are one row.
+SEED = ", seed "
+#: The paper's names of what its table 2 trains.
+_TRAINED = {
+    "rbd_sign_lstm_2s": "RBD+LSTM+Sign 2S",
+    "rbd_sign_lstm_e2e": "RBD+LSTM+Sign E2E",
+    "rbd_sign_mlp_2s": "RBD+MLP+Sign 2S",
+    "lstm_e2e": "LSTM",
 }
 #: Periods that a position is held before a motion, so that memories know the state [Hybrid, section V].
 SETTLE = 500
@@ -87,6 +99,29 @@ def write_rigid_models(
     return files
 
 
+def trained_models(folder: Path) -> dict[str, str]:
+    """Files of the models that table 2 has trained, by the paper's names and seeds; rigid parts of E2E ones, too.
+
+    Args:
+        folder: of table 2's trainings: ``rbd_sign_lstm_2s_0/model.npz`` and others.
+    """
+    files = {}
+    for path in sorted(folder.glob("*/model.npz")):
+        kind, _, seed = path.parent.name.rpartition("_")
+        if kind not in _TRAINED:
+            continue
+        files[f"{_TRAINED[kind]}{SEED}{seed}"] = str(path.resolve())
+        if kind == "rbd_sign_lstm_e2e":
+            theta = np.array(read_hybrid(path).theta)
+            for name in ("RBD+Sign E2E", "RBD E2E"):
+                part = folder / f"{name}{SEED}{seed}.npz"
+                with replacing(part) as temporary, temporary.open("wb") as file:
+                    np.savez(file, theta=theta)
+                files[part.stem] = str(part.resolve())
+                theta[ParameterLayout.of_size(len(theta)).coulomb] = 0.0
+    return dict(sorted(files.items()))
+
+
 def load_model(model: RobotModel, path: Path) -> tuple[FloatArray, Predictor | None]:
     """What the law inverts, and what is fed forward besides: a rigid model's file, or a learned one's.
 
@@ -108,6 +143,14 @@ def load_model(model: RobotModel, path: Path) -> tuple[FloatArray, Predictor | N
     theta = drawing(model) if learned.theta is None else np.array(learned.theta, float)
     stepping = SteppingModel(learned, model.kinematics, theta, model.friction_transition_velocity)
     return theta, stepping.torque
+
+
+def torques_along(model: RobotModel, path: Path, motion: Motion) -> FloatArray:
+    """(N, n) torques of a model's file along a motion, a memory empty at its start."""
+    theta, predict = load_model(model, path)
+    if predict is None:
+        return rigid_torque(model, theta, motion.q, motion.qd, motion.qdd)
+    return np.array([predict(*at).copy() for at in zip(motion.q, motion.qd, motion.qdd, strict=True)])
 
 
 @dataclass(frozen=True)
@@ -170,14 +213,15 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
 
 
 def averages(results: Sequence[Result], key: str) -> dict[tuple[str, str], FloatArray | None]:
-    """By model and gains, each joint's mean over slow and fast, degrees; None where the arm failed.
+    """By model and gains, each joint's mean over slow and fast and over seeds, degrees; None where the arm failed.
 
     ``key``: ``rmse`` or ``final``.
     """
     groups: dict[tuple[str, str], list[Any]] = {}
     for result in results:
         if is_sound(result):
-            groups.setdefault((result["model"], result["gains"]), []).append(result[key])
+            model = result["model"].partition(SEED)[0]
+            groups.setdefault((model, result["gains"]), []).append(result[key])
     return {
         group: None if any(value is None for value in values) else np.mean(values, axis=0)
         for group, values in groups.items()

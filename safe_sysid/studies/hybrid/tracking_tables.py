@@ -11,7 +11,7 @@ from rich.table import Table
 
 from safe_sysid.picture_style import new_figure, save_figure, style_axis
 from safe_sysid.studies.hybrid.drive import GAINS
-from safe_sysid.studies.hybrid.paper import AVERAGES, JOINTS
+from safe_sysid.studies.hybrid.paper import JOINTS, average
 from safe_sysid.studies.hybrid.tracking import averages, is_sound
 
 __all__ = ["KEYS", "draw_figure_4", "summary", "table"]
@@ -44,7 +44,7 @@ def summary(which: str, header: Result, results: Sequence[Result]) -> Result:
                     "what": key,
                     "joints": None if joints is None else joints.tolist(),
                     "mean": None if joints is None else float(joints.mean()),
-                    "paper": AVERAGES[key, gains].get(model),
+                    "paper": average(key, gains, model),
                     "paper_joints": JOINTS[key, gains].get(model),
                 }
             )
