@@ -373,8 +373,8 @@ def test_a_budget_is_fast_motions_first_and_no_more(tiny: Path) -> None:
     dataset = read_dataset(tiny)
     whole = train_part(dataset, 30.0)
     assert sum(map(len, whole)) == sum(len(dataset.motion(entry)) for entry in dataset.of("train"))
-    some = train_part(dataset, 0.8 / 60.0)
-    assert [len(motion) for motion in some] == [400, 400], "two fast ones"
+    some = train_part(dataset, 1.6 / 60.0)
+    assert [len(motion) for motion in some] == [800, 800], "two fast ones"
     first = next(entry for entry in dataset.of("train") if entry.speed == "fast")
     assert np.array_equal(some[0].tau, dataset.motion(first).tau[: len(some[0])])
     span = np.full(7, 2.0)

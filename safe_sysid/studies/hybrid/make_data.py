@@ -59,7 +59,7 @@ class DataSize:
 
 #: Half an hour and five hours, split as in [Hybrid]: 42, 6 and 4 motions. `tiny` is for tests.
 SIZES = {
-    "tiny": DataSize(4, 0.4, 1, 3, tests=1, validations=1, improvements=2),
+    "tiny": DataSize(4, 0.8, 1, 2, tests=1, validations=1, improvements=2),
     "small": DataSize(26, 13.846, 1, 5),
     "full": DataSize(26, 34.615, 4, 12),
 }
