@@ -116,6 +116,16 @@ def test_without_torch_one_sentence_says_how_to_get_it(dataset: Dataset, monkeyp
     assert str(found.value) == INSTALL
 
 
+@needs_torch
+def test_a_graphics_card_that_is_not_there_is_named(dataset: Dataset) -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("there is one")
+    with pytest.raises(ParameterError, match="--device cuda"):
+        train("rbd", dataset, optimization="e2e", seed=0, device="cuda")
+
+
 # --- models ---------------------------------------------------------------------------------------------------------
 
 

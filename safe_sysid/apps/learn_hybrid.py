@@ -84,12 +84,10 @@ def need_torch(device: str = "cpu") -> None:
     """
     if importlib.util.find_spec("torch") is None:
         raise ParameterError(INSTALL)
-    if device == "cpu":
-        return
-    import torch
+    if device != "cpu":
+        from safe_sysid.learning.neural.training.fit import check_device
 
-    if not torch.cuda.is_available():
-        raise ParameterError(f"--device {device}: torch {torch.__version__} finds none here: expected cpu")
+        check_device(device)
 
 
 def train(

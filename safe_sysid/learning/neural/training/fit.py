@@ -29,7 +29,7 @@ from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import pseudo_inertia
 from safe_sysid.whole_files import replacing
 
-__all__ = ["Epoch", "HybridNetwork", "Schedule", "Trained", "fit"]
+__all__ = ["Epoch", "HybridNetwork", "Schedule", "Trained", "check_device", "fit"]
 
 #: Updates of an epoch of the paper: 135,210 sequences in batches of 1000.
 _UPDATES = 135
@@ -169,6 +169,16 @@ def smallest_eigenvalue(theta: FloatArray) -> float:
     layout = ParameterLayout.of_size(len(theta))
     values = [np.linalg.eigvalsh(pseudo_inertia(theta[layout.link(j)])) for j in range(layout.n)]
     return float(min(v[0] / v[-1] for v in values))
+
+
+def check_device(device: str) -> None:
+    """Refuse a graphics card that torch does not find.
+
+    Raises:
+        ParameterError: it does not.
+    """
+    if device != "cpu" and not torch.cuda.is_available():
+        raise ParameterError(f"--device {device}: torch {torch.__version__} finds none here: expected cpu")
 
 
 @contextmanager
