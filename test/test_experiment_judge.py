@@ -96,6 +96,7 @@ class Careless(Perfect):
     stiffness, damping = 9.0, 6.0
 
 
+@pytest.mark.slow  # of the paper's comparison; what a judge sees: above and below
 def test_a_driver_that_does_not_know_the_load_drags_it_or_misses() -> None:
     placement = run(Careless(), "a")
     assert not placement.success
@@ -154,6 +155,7 @@ class Furious(Perfect):
         return 1e5 * np.sign(np.sin(40.0 * measurement.stamp)) * np.ones(7)
 
 
+@pytest.mark.slow  # of the paper's comparison
 @pytest.mark.parametrize(
     ("driver", "reason"),
     [
@@ -183,6 +185,7 @@ class Wanderer(Perfect):
         return Identification(there, notes={"moved": True})
 
 
+@pytest.mark.slow  # of the paper's comparison
 def test_after_an_identification_that_ended_elsewhere_the_arm_returns() -> None:
     driver = Wanderer()
     placement = run(driver)
