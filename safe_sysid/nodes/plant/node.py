@@ -269,21 +269,21 @@ class PlantNode(BaseNode):
         """
         with self.lock:
             now, lockstep, t_f = time.monotonic(), self.options.lockstep, self.model.settings.planner.t_f
-            if self._end is None:
-                self._end = now + longest_braking(t_f, lockstep) + _DEAD
+            if self._end is None:  # in simulated time, which is slow on a busy machine, every braking ends within t_f
+                self._end = self._plant.time + t_f + _LINGER if lockstep else now + longest_braking(t_f, False) + _DEAD
             elif now - self._looked < _LOOK:
                 return False
             self._looked = now
             if lockstep and not self._alone and now - self._answered > _DEAD:
                 self._go_alone(now - self._answered)
             rests, before = self._has_rested(), self._heard
-            self._heard = self._commands
+            self._heard, over = self._commands, (self._plant.time if lockstep else now) > self._end
             if not rests:
                 self._rests_since = None
-                return now > self._end
+                return over
             if self._rests_since is None:
                 self._rests_since = self._plant.time
-            return self._heard == before or self._plant.time - self._rests_since > _LINGER or now > self._end
+            return self._heard == before or self._plant.time - self._rests_since > _LINGER or over
 
     def _has_rested(self) -> bool:
         """Since it was asked last: where it went, for its velocity alone may be noise of the control."""
