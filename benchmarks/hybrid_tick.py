@@ -3,7 +3,9 @@
     taskset -c 0 python benchmarks/hybrid_tick.py --ticks 20000
 
 Wall time between calls of `HybridResidual.predict`, which knows the desired motion and remembers the ticks before;
-weights are random, which costs the same. `--write FILE` keeps the model with memory, for `realtime.py run --robots`.
+weights are random, which costs the same. `--write FILE` keeps the model with memory, for `realtime.py run --robots`:
+with a copy of config/kinova_gen3.yaml that has, below `controller`, `feed_forward: {name: residual, residual: hybrid,
+file: FILE, bound: 0.2}` (an absolute path; larger bounds leave that arm no torque to hold every payload).
 """
 
 from __future__ import annotations
