@@ -52,8 +52,8 @@ DYNAMICS: Final[dict[str, str]] = {
 }
 #: Physics engines of the simulated arm (``--engine``, the plant's ``engine``).
 ENGINES: Final[dict[str, str]] = {
-    "mujoco": "safe_sysid.simulation.mujoco_engine:MujocoEngine",
-    "dart": "safe_sysid.simulation.dart_engine:DartEngine",
+    "mujoco": "safe_sysid.simulation.engines.mujoco:MujocoEngine",
+    "dart": "safe_sysid.simulation.engines.dart:DartEngine",
 }
 
 

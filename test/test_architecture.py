@@ -71,7 +71,7 @@ USE_LEARNING = ("learning/", "control/", "apps/learn_", "report/learning.py", "s
 TORCH = ("learning/neural/training/", "learning/gaussian_process/tensors.py")
 #: Places of extras that may be missing, and what they bring.
 MISSING = tuple(
-    place for place, extra in ((TORCH[0], "torch"), ("simulation/dart_engine.py", "dartpy"))
+    place for place, extra in ((TORCH[0], "torch"), ("simulation/engines/dart.py", "dartpy"))
     if importlib.util.find_spec(extra) is None
 )  # fmt: skip
 NOT_IMPORTED_BY_OTHERS = ("nodes", "__main__")

@@ -19,8 +19,8 @@ from safe_sysid.identification.payload_alone import payload_bounds
 from safe_sysid.new_arm import NewArm, write_configuration
 from safe_sysid.robot import Scene, load_robot
 from safe_sysid.robot.model import RobotModel
+from safe_sysid.simulation.engines.mujoco_world import build_world
 from safe_sysid.simulation.payloads import dumbbell, theta_e_with_payload
-from safe_sysid.simulation.world import build_world
 
 ROOT = Path(__file__).resolve().parent.parent
 TALOS = "package://example-robot-data/robots/talos_data/robots/talos_full_v2.urdf"

@@ -10,7 +10,7 @@ import mujoco
 import numpy as np
 
 from safe_sysid.core.arrays import FloatArray
-from safe_sysid.simulation.world import World
+from safe_sysid.simulation.engines.mujoco_world import World
 
 __all__ = ["ContactSearch"]
 

@@ -14,8 +14,8 @@ from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import com_and_inertia
 from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.simulation.arms import is_simulable
+from safe_sysid.simulation.engines.solids import Solid, solids_of, watched_pairs
 from safe_sysid.simulation.payloads import Payload
-from safe_sysid.simulation.solids import Solid, solids_of, watched_pairs
 
 __all__ = ["World", "build_world"]
 

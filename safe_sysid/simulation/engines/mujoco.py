@@ -9,10 +9,10 @@ from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scenes.scene import Scene
-from safe_sysid.simulation.contact_search import ContactSearch
-from safe_sysid.simulation.gear_reaction import GearReaction
+from safe_sysid.simulation.engines.contact_search import ContactSearch
+from safe_sysid.simulation.engines.gear_reaction import GearReaction
+from safe_sysid.simulation.engines.mujoco_world import build_world
 from safe_sysid.simulation.payloads import Payload
-from safe_sysid.simulation.world import build_world
 
 __all__ = ["MujocoEngine"]
 
@@ -39,7 +39,7 @@ class MujocoEngine:
         period: float,
         steps: int,
     ) -> None:
-        """Compile the world; see :func:`~safe_sysid.simulation.world.build_world`."""
+        """Compile the world; see :func:`~safe_sysid.simulation.engines.mujoco_world.build_world`."""
         self.world = world = build_world(model, theta, payload, scene, coulomb_velocity, period / steps)
         self.model, self._data = world.model, mujoco.MjData(world.model)
         self.q, self.qd, self._torque = self._data.qpos, self._data.qvel, self._data.qfrc_applied
