@@ -69,8 +69,7 @@ class Bounding:
     def write(self, out: Path, found: ArmIdentification) -> dict[str, Any]:
         """Certificate and logs, and what ``--json`` says: ``proved``, ``reason``, ``equations``, ``certificate``.
 
-        Args:
-            found: with the intervals, if there are any.
+        ``found``: with the intervals, if there are any.
 
         Raises:
             SafeSysIdError: a file cannot be written.

@@ -66,9 +66,7 @@ def split_samples(
 ) -> tuple[ArmData, ArmData]:
     """Samples to learn from, and samples that are held out.
 
-    Args:
-        logs: of :func:`read_logs`.
-        transition: friction transition velocity, rad/s.
+    ``logs``: of :func:`read_logs`; ``transition``: friction transition velocity, rad/s.
 
     Raises:
         DataError: logs cannot be used, or one of the two would be empty.
@@ -109,10 +107,7 @@ def output_directory(options: ArmLogOptions, command: str) -> Path:
 
 
 def make_directory(out: Path) -> None:
-    """Make the directory of :func:`output_directory`.
-
-    Args:
-        out: the directory; may be there.
+    """Make the directory of :func:`output_directory`. ``out``: the directory; may be there.
 
     Raises:
         ConfigError: it cannot be made.
@@ -126,8 +121,7 @@ def make_directory(out: Path) -> None:
 def refused(options: ArmLogOptions, command: str, findings: Sequence[str], undone: str) -> bool:
     """Tell what speaks against logs; True if the command ends there.
 
-    Args:
-        undone: what then is not done, as "learned".
+    ``undone``: what then is not done, as "learned".
     """
     for message in findings:
         print(f"safe-sysid {command}: {message}", file=sys.stderr)

@@ -70,11 +70,7 @@ class IdentifyArmOptions(ArmLogOptions):
 def identify_arm(options: IdentifyArmOptions) -> int:
     """Read, check, identify, validate, write, tell.
 
-    Args:
-        options: of the command.
-
-    Returns:
-        Exit status: 0 identified, 2 logs with errors.
+    ``options``: of the command. Returns the exit status: 0 identified, 2 logs with errors.
 
     Raises:
         SafeSysIdError: something cannot be used; one line says what.

@@ -68,10 +68,7 @@ class _Samples:
 
 
 def learn_lip(options: LearnLipOptions) -> int:
-    """Read, check, train, choose samples, validate, write, tell.
-
-    Returns:
-        Exit status: 0 learned, 2 logs with errors.
+    """Read, check, train, choose samples, validate, write, tell. Exit status: 0 learned, 2 logs with errors.
 
     Raises:
         SafeSysIdError: something cannot be used; one line says what.

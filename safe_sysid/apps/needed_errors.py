@@ -36,7 +36,7 @@ def print_needed_errors(
     json_file: Path | None,
     empty_hand: bool = False,
 ) -> int:
-    """Find, print and write them.
+    """Find, print and write them. Returns the exit status 0.
 
     Args:
         options: logs, and how they are read.
@@ -44,9 +44,6 @@ def print_needed_errors(
         front: whether a is told against b, too.
         margin: share that is added to a.
         empty_hand: whether nothing but what always is was in the hand, as intervals of the arm itself assume.
-
-    Returns:
-        Exit status 0.
 
     Raises:
         SafeSysIdError: something cannot be used; one line says what.

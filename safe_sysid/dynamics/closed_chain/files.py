@@ -63,33 +63,22 @@ class JointTermsSettings(StrictModel):
 
 
 class MechanismFile(StrictModel):
-    """A file of loops.
+    """A file of loops."""
 
-    Attributes:
-        urdf: of the tree, beside this file, among the packaged ones, or absolute.
-        actuated: joints that motors drive, in the order in which results have them; none: all.
-        locked: joints that do not move, and their positions, rad (m).
-        start: position of joints near which the loops close, rad (m); 0 where nothing is said.
-        joints: what the URDF does not say of joints.
-        gravity: m/s^2 in the frame of the root link.
-        smallest_singular_value: of J_u below which a position counts as singular.
-    """
-
-    urdf: str = ""
+    urdf: str = ""  #: of the tree, beside this file, among the packaged ones, or absolute
+    #: joints that motors drive, in the order in which results have them; none: all
     actuated: list[str] = Field(default_factory=list)
-    locked: dict[str, float] = Field(default_factory=dict)
+    locked: dict[str, float] = Field(default_factory=dict)  #: joints that do not move, and their positions, rad (m)
+    #: position of joints near which the loops close, rad (m); 0 where nothing is said
     start: dict[str, float] = Field(default_factory=dict)
     loops: list[LoopSettings] = Field(default_factory=list)
-    joints: dict[str, JointTermsSettings] = Field(default_factory=dict)
-    gravity: Vector3 = (0.0, 0.0, -9.81)
-    smallest_singular_value: Positive = 1e-3
+    joints: dict[str, JointTermsSettings] = Field(default_factory=dict)  #: what the URDF does not say of joints
+    gravity: Vector3 = (0.0, 0.0, -9.81)  #: m/s^2 in the frame of the root link
+    smallest_singular_value: Positive = 1e-3  #: of J_u below which a position counts as singular
 
 
 def mechanism_path(name_or_path: str | Path) -> Path:
-    """A file of loops, or a packaged one by its name.
-
-    Args:
-        name_or_path: ``four_bar``, or a path.
+    """A file of loops, or a packaged one by its name. ``name_or_path``: ``four_bar``, or a path.
 
     Raises:
         ConfigError: there is none.

@@ -42,22 +42,16 @@ class DataError(SafeSysIdError):
 
 @dataclass(frozen=True)
 class Processing:
-    """How samples are made from logs.
+    """How samples are made from logs."""
 
-    Attributes:
-        cutoff_hz: of the Butterworth filter; None: 20 Hz, less where the rate is low; 0: no filter.
-        decimation: one sample of so many is kept; None: ten, fewer where the rate is below forty times the cut-off.
-        velocity: "log", "positions", or "auto": those of the log if there are any that are not late.
-        torque_per_effort: of a joint, what its effort is multiplied by, N m per unit: gear ratio times torque constant
-            where efforts are motor currents. 1 for the others.
-        transition: friction transition velocity, rad/s.
-    """
-
-    cutoff_hz: float | None = None
+    cutoff_hz: float | None = None  #: of the Butterworth filter; None: 20 Hz, less where the rate is low; 0: no filter
+    #: one sample of so many is kept; None: ten, fewer where the rate is below forty times the cut-off
     decimation: int | None = None
-    velocity: str = "auto"
+    velocity: str = "auto"  #: "log", "positions", or "auto": those of the log if there are any that are not late
+    #: of a joint, what its effort is multiplied by, N m per unit: gear ratio times torque constant where efforts are
+    #: motor currents. 1 for the others.
     torque_per_effort: Mapping[str, float] = field(default_factory=dict)
-    transition: float = 0.0
+    transition: float = 0.0  #: friction transition velocity, rad/s
 
     def __post_init__(self) -> None:
         """Validate.
@@ -78,63 +72,39 @@ class Processing:
 
 @dataclass(frozen=True, eq=False)
 class Effect:
-    """What processing did to one log: root mean squares per joint of what it took away.
-
-    Attributes:
-        cutoff_hz: of the filter; infinite without.
-        decimation: one sample of so many was kept.
-        velocity: where velocities came from, "log" or "positions".
-        delay: (n,) by how much the log's velocities are behind its positions, s; nan where it has none.
-        jitter: root mean square of the stamps' departure from a uniform clock, s.
-        dropped: samples that were not used: not finite, repeated or backward stamps, too short a segment.
-        removed_velocity: (n,) rad/s.
-        removed_acceleration: (n,) rad/s^2.
-        removed_torque: (n,) N m.
-        velocity_rms: (n,) of what is left, rad/s.
-        acceleration_rms: (n,) rad/s^2.
-        torque_rms: (n,) N m.
-    """
+    """What processing did to one log: root mean squares per joint of what it took away."""
 
     rate_hz: float
-    cutoff_hz: float
-    decimation: int
-    velocity: str
-    delay: FloatArray
-    jitter: float
-    dropped: int
-    removed_velocity: FloatArray
-    removed_acceleration: FloatArray
-    removed_torque: FloatArray
-    velocity_rms: FloatArray
-    acceleration_rms: FloatArray
-    torque_rms: FloatArray
+    cutoff_hz: float  #: of the filter; infinite without
+    decimation: int  #: one sample of so many was kept
+    velocity: str  #: where velocities came from, "log" or "positions"
+    delay: FloatArray  #: (n,) by how much the log's velocities are behind its positions, s; nan where it has none
+    jitter: float  #: root mean square of the stamps' departure from a uniform clock, s
+    dropped: int  #: samples that were not used: not finite, repeated or backward stamps, too short a segment
+    removed_velocity: FloatArray  #: (n,) rad/s
+    removed_acceleration: FloatArray  #: (n,) rad/s^2
+    removed_torque: FloatArray  #: (n,) N m
+    velocity_rms: FloatArray  #: (n,) of what is left, rad/s
+    acceleration_rms: FloatArray  #: (n,) rad/s^2
+    torque_rms: FloatArray  #: (n,) N m
 
 
 @dataclass(frozen=True, eq=False)
 class ArmData:
-    """Samples of the joints with motors, from one or several logs.
-
-    Attributes:
-        stamps: (N,) s, of each log by its own clock.
-        q: (N, n_a) rad.
-        qd: (N, n_a) rad/s.
-        qdd: (N, n_a) rad/s^2.
-        torque: (N, n_a) N m.
-        segments: (S + 1,) bounds: samples ``segments[s]`` to ``segments[s + 1] - 1`` follow each other without a gap.
-        logs: (S,) number of the log that a segment is from.
-        direction: (N, n_a) sign of the velocity, through the filter that the torque went through, from -1 to 1: a
-            reversal is a step of Coulomb friction, which the filter makes a slope; None: the sign of ``qd``.
-    """
+    """Samples of the joints with motors, from one or several logs."""
 
     joint_names: tuple[str, ...]
-    stamps: FloatArray
-    q: FloatArray
-    qd: FloatArray
-    qdd: FloatArray
-    torque: FloatArray
+    stamps: FloatArray  #: (N,) s, of each log by its own clock
+    q: FloatArray  #: (N, n_a) rad
+    qd: FloatArray  #: (N, n_a) rad/s
+    qdd: FloatArray  #: (N, n_a) rad/s^2
+    torque: FloatArray  #: (N, n_a) N m
+    #: (S + 1,) bounds: samples ``segments[s]`` to ``segments[s + 1] - 1`` follow each other without a gap
     segments: IntArray
-    logs: IntArray
+    logs: IntArray  #: (S,) number of the log that a segment is from
     effects: tuple[Effect, ...] = ()
+    #: (N, n_a) sign of the velocity, through the filter that the torque went through, from -1 to 1: a reversal is a
+    #: step of Coulomb friction, which the filter makes a slope; None: the sign of ``qd``
     direction: FloatArray | None = None
 
     def __post_init__(self) -> None:
@@ -168,8 +138,7 @@ class ArmData:
     def only(self, parts: Sequence[tuple[int, slice]]) -> ArmData:
         """Some samples: number of the log and a slice within one segment, for each new segment.
 
-        Args:
-            parts: in the order wanted; none empty.
+        ``parts``: in the order wanted; none empty.
         """
         index = np.concatenate([np.arange(len(self))[part] for _, part in parts])
         sizes = [len(range(*part.indices(len(self)))) for _, part in parts]
@@ -218,8 +187,7 @@ class ArmData:
     def motion(self, mechanism: Mechanism) -> MechanismMotion:
         """States of all joints, on the branch of the mechanism's start position.
 
-        Args:
-            mechanism: whose actuated joints these are, in this order.
+        ``mechanism``: whose actuated joints these are, in this order.
 
         Raises:
             ParameterError: other joints.

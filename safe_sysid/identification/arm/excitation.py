@@ -19,14 +19,10 @@ _LOOKS = 12  # configurations in which a motion is tried
 
 @dataclass(frozen=True)
 class Unexcited:
-    """A base parameter that the log does not tell.
-
-    Attributes:
-        torque: what it leaves open at other motions, root mean square, N m.
-    """
+    """A base parameter that the log does not tell."""
 
     index: int
-    torque: float
+    torque: float  #: what it leaves open at other motions, root mean square, N m
     motion: str
 
 

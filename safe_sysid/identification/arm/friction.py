@@ -39,24 +39,16 @@ _STILL, _LASTING = 0.01, 0.1  # of the largest velocity; s: slower than this for
 
 @dataclass(frozen=True)
 class Column:
-    """One candidate.
+    """One candidate."""
 
-    Attributes:
-        kind: "direction", "stribeck", "load", "gear", "coulomb", "viscous", "coupled_coulomb", "coupled_viscous" or
-            "coupled_inertia".
-        row: number of the motor whose torque it is of.
-        joint: name.
-        speed: of Stribeck's term, rad/s.
-        sign: with which a coupled motor turns with this joint.
-        driven: row and name of the joint that the coupled motor drives.
-    """
-
+    #: "direction", "stribeck", "load", "gear", "coulomb", "viscous", "coupled_coulomb", "coupled_viscous" or
+    #: "coupled_inertia"
     kind: str
-    row: int
-    joint: str
-    speed: float = 0.0
-    sign: float = 1.0
-    driven: tuple[int, str] = (-1, "")
+    row: int  #: number of the motor whose torque it is of
+    joint: str  #: name
+    speed: float = 0.0  #: of Stribeck's term, rad/s
+    sign: float = 1.0  #: with which a coupled motor turns with this joint
+    driven: tuple[int, str] = (-1, "")  #: row and name of the joint that the coupled motor drives
 
     @property
     def words(self) -> str:
@@ -95,8 +87,7 @@ def at_rest(data: ArmData) -> BoolArray:
 
     A joint that hardly ever moves has none: it is all that is known of it.
 
-    Args:
-        data: samples.
+    ``data``: samples.
     """
     slow = np.abs(data.qd) < _STILL * np.max(np.abs(data.qd), axis=0)
     rest = np.zeros_like(slow)
@@ -115,9 +106,7 @@ def at_rest(data: ArmData) -> BoolArray:
 def candidates(mechanism: Mechanism, link_side: bool = False) -> list[Column]:
     """All columns that are tried.
 
-    Args:
-        mechanism: of the joints.
-        link_side: whether torques are measured behind gears and friction.
+    ``mechanism``: of the joints; ``link_side``: whether torques are measured behind gears and friction.
     """
     found = []
     declared = mechanism.kinematics.motors.joint

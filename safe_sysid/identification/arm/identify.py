@@ -38,68 +38,42 @@ _TRIED = 200  # positions of other motions
 
 @dataclass(frozen=True)
 class Choices:
-    """What the user decides.
+    """What the user decides."""
 
-    Attributes:
-        method: one of :data:`~safe_sysid.identification.arm.estimate.METHODS`.
-        regularisation: samples' worth of information of the drawing; None: chosen by held-out samples.
-        known_links: names of joints whose links are as drawn.
-        motors_only: all links are as drawn; friction and rotor inertia are estimated.
-        further: whether friction beyond Coulomb and viscous, and geared rotors, are tried.
-        transition: friction transition velocity, rad/s.
-        link_side: torques are measured behind gears and friction: these are as drawn.
-    """
-
-    method: str = "sdp"
+    method: str = "sdp"  #: one of :data:`~safe_sysid.identification.arm.estimate.METHODS`
+    #: samples' worth of information of the drawing; None: chosen by held-out samples
     regularisation: float | None = None
-    known_links: tuple[str, ...] = ()
-    motors_only: bool = False
-    further: bool = True
-    transition: float = 0.0
-    link_side: bool = False
+    known_links: tuple[str, ...] = ()  #: names of joints whose links are as drawn
+    motors_only: bool = False  #: all links are as drawn; friction and rotor inertia are estimated
+    further: bool = True  #: whether friction beyond Coulomb and viscous, and geared rotors, are tried
+    transition: float = 0.0  #: friction transition velocity, rad/s
+    link_side: bool = False  #: torques are measured behind gears and friction: these are as drawn
 
 
 @dataclass(frozen=True, eq=False)
 class ArmIdentification:
-    """Everything that a report tells.
+    """Everything that a report tells."""
 
-    Attributes:
-        mechanism: as it was drawn.
-        estimate: of its parameters, and of ``columns``.
-        columns: K further columns whose parameters come after the layout's.
-        names: (nb,) of base parameters, for people.
-        units: (nb,).
-        rms: (n_a,) N m, on held-out samples in which the joint moves, of the estimate.
-        rms_before: (n_a,) of the drawing.
-        mean: (n_a,) N m, of the held-out residual, with sign.
-        rest: (n_a,) share of the held-out samples in which the joint stands still, which do not count.
-        residuals: of each motor, on held-out samples.
-        unexcited: base parameters that the log does not tell.
-        collisions: (first, last, row) of samples that fit nothing else: s, and the number of the motor.
-        regularisation: that was used.
-        held_out: samples.
-        measured, modelled, drawn: (N, n_a) N m, of the held-out samples.
-        intervals: guaranteed ones of the base parameters; None where there are none.
-    """
-
-    mechanism: Mechanism
-    estimate: ArmEstimate
-    columns: tuple[Column, ...]
-    names: tuple[str, ...]
-    units: tuple[str, ...]
-    rms: FloatArray
-    rms_before: FloatArray
-    mean: FloatArray
-    rest: FloatArray
-    residuals: tuple[ResidualFinding, ...]
-    unexcited: tuple[Unexcited, ...]
+    mechanism: Mechanism  #: as it was drawn
+    estimate: ArmEstimate  #: of its parameters, and of ``columns``
+    columns: tuple[Column, ...]  #: K further columns whose parameters come after the layout's
+    names: tuple[str, ...]  #: (nb,) of base parameters, for people
+    units: tuple[str, ...]  #: (nb,)
+    rms: FloatArray  #: (n_a,) N m, on held-out samples in which the joint moves, of the estimate
+    rms_before: FloatArray  #: (n_a,) of the drawing
+    mean: FloatArray  #: (n_a,) N m, of the held-out residual, with sign
+    rest: FloatArray  #: (n_a,) share of the held-out samples in which the joint stands still, which do not count
+    residuals: tuple[ResidualFinding, ...]  #: of each motor, on held-out samples
+    unexcited: tuple[Unexcited, ...]  #: base parameters that the log does not tell
+    #: (first, last, row) of samples that fit nothing else: s, and the number of the motor
     collisions: tuple[tuple[float, float, int], ...]
-    regularisation: float
-    held_out: ArmData
+    regularisation: float  #: that was used
+    held_out: ArmData  #: samples
+    #: measured, modelled, drawn: (N, n_a) N m, of the held-out samples
     measured: FloatArray
     modelled: FloatArray
     drawn: FloatArray
-    intervals: ArmIntervals | None = None
+    intervals: ArmIntervals | None = None  #: guaranteed ones of the base parameters; None where there are none
 
     @property
     def theta(self) -> FloatArray:

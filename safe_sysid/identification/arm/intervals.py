@@ -65,46 +65,30 @@ class ArmIntervalsError(SafeSysIdError):
 
 @dataclass(frozen=True, eq=False)
 class ArmIntervals:
-    """Proved intervals of base parameters.
+    """Proved intervals of base parameters."""
 
-    Attributes:
-        base: which parameters they combine.
-        lower, upper: (nb,) of ``base.matrix @ theta``; of one log, offsets with the torque sensors' constant bias.
-        prior_lower, prior_upper: (nb,) what the prior alone says.
-        box: of theta, the last link's ten those of the empty hand: what the proofs assume.
-        rows: (M,) that take part in a proof; ``log`` is that of ``logs``, counted from 0.
-        multipliers: (2 nb, M) first of the lower bounds, then of the upper ones, as in ``bounds.proof``.
-        equations: of all logs.
-        errors: that the equations allow for: those declared, of several logs with the bias as an error.
-    """
-
-    base: BaseParameters
+    base: BaseParameters  #: which parameters they combine
+    #: lower, upper: (nb,) of ``base.matrix @ theta``; of one log, offsets with the torque sensors' constant bias
     lower: FloatArray
     upper: FloatArray
+    #: prior_lower, prior_upper: (nb,) what the prior alone says
     prior_lower: FloatArray
     prior_upper: FloatArray
-    box: ParameterBox
-    rows: MomentumRows
-    multipliers: FloatArray
-    equations: int
+    box: ParameterBox  #: of theta, the last link's ten those of the empty hand: what the proofs assume
+    rows: MomentumRows  #: (M,) that take part in a proof; ``log`` is that of ``logs``, counted from 0
+    multipliers: FloatArray  #: (2 nb, M) first of the lower bounds, then of the upper ones, as in ``bounds.proof``
+    equations: int  #: of all logs
+    #: that the equations allow for: those declared, of several logs with the bias as an error
     errors: MeasurementErrors
 
 
 def empty_handed(model: RobotModel) -> ParameterBox:
-    """Prior of the arm with the empty hand: the hand's in theta_e's place.
-
-    Args:
-        model: of the arm.
-    """
+    """Prior of the arm with the empty hand: the hand's in theta_e's place. ``model``: of the arm."""
     return model.arm_prior.with_payload(*model.hand_prior)
 
 
 def base_of(model: RobotModel) -> BaseParameters:
-    """Base parameters that some motion of the arm could tell.
-
-    Args:
-        model: of the arm.
-    """
+    """Base parameters that some motion of the arm could tell. ``model``: of the arm."""
     dynamics = dynamics_of(model.kinematics)
     return base_parameters(random_states(model.n, dynamics.torque_regressor))
 
@@ -151,10 +135,7 @@ def arm_intervals(
 
 
 def intervals_of_rows(found: ArmIntervals, base: BaseParameters) -> ArmIntervals:
-    """Intervals of other combinations, from the equations that proved some.
-
-    Args:
-        base: the combinations.
+    """Intervals of other combinations, from the equations that proved some. ``base``: the combinations.
 
     Raises:
         ArmIntervalsError: it is proved that no arm of the prior agrees with the equations.

@@ -28,25 +28,16 @@ _MISSING = {
 
 @dataclass(frozen=True)
 class ResidualFinding:
-    """Of one joint.
+    """Of one joint."""
 
-    Attributes:
-        joint: its name.
-        rms: N m.
-        correlation: of a residual with the next one.
-        correlation_of_noise: what white noise of the torques would have, through the log's filter.
-        white: whether neighbours are no more alike than those of white noise.
-        shares: of its variance that a function of velocity, load, position, acceleration or time explains.
-        missing: in words, the largest first.
-    """
-
-    joint: str
-    rms: float
-    correlation: float
-    correlation_of_noise: float
-    white: bool
+    joint: str  #: its name
+    rms: float  #: N m
+    correlation: float  #: of a residual with the next one
+    correlation_of_noise: float  #: what white noise of the torques would have, through the log's filter
+    white: bool  #: whether neighbours are no more alike than those of white noise
+    #: of its variance that a function of velocity, load, position, acceleration or time explains
     shares: dict[str, float]
-    missing: tuple[str, ...]
+    missing: tuple[str, ...]  #: in words, the largest first
 
 
 def diagnose_residuals(
@@ -98,8 +89,7 @@ def diagnose_residuals(
 def filtered_noise(effect: Effect) -> float:
     """Correlation of neighbouring samples of white noise that went through a log's filter and decimation.
 
-    Args:
-        effect: of the log's processing.
+    ``effect``: of the log's processing.
     """
     if not np.isfinite(effect.cutoff_hz):
         return 0.0

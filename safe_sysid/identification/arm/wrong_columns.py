@@ -39,9 +39,7 @@ _DEGREE = np.pi / 180.0
 def check_columns(mechanism: Mechanism, samples: ArmData) -> list[DataFinding]:
     """What the drawing says of the columns of positions, velocities and efforts.
 
-    Args:
-        mechanism: as drawn.
-        samples: of the joints with motors.
+    ``mechanism``: as drawn; ``samples``: of the joints with motors.
     """
     q, qd, qdd, torque = _used(samples)
     names, count = list(mechanism.actuated_names), len(mechanism.actuated)
@@ -82,9 +80,7 @@ def check_columns(mechanism: Mechanism, samples: ArmData) -> list[DataFinding]:
 def common_scale(mechanism: Mechanism, samples: ArmData) -> str:
     """A warning where efforts may all be too large, or too small, by the same factor; "" without one.
 
-    Args:
-        mechanism: as drawn.
-        samples: of the joints with motors.
+    ``mechanism``: as drawn; ``samples``: of the joints with motors.
     """
     _, factors, alone = _left(mechanism, *_used(samples))
     told = factors[alone < _ALONE]

@@ -25,11 +25,8 @@ class NotPositiveDefiniteError(SafeSysIdError):
 def cholesky(make: Callable[[], FloatArray]) -> tuple[FloatArray, float]:
     """Lower factor of a covariance, and what had to be added to its diagonal.
 
-    Args:
-        make: a new covariance (m, m), C-ordered, right at and below the diagonal; called again after every failure.
-
-    Returns:
-        (m, m), right at and below the diagonal, and the jitter, in the units of the covariance.
+    ``make``: a new covariance (m, m), C-ordered, right at and below the diagonal; called again after every failure.
+    Returns (m, m), right at and below the diagonal, and the jitter, in the units of the covariance.
 
     Raises:
         NotPositiveDefiniteError: a millionth of the mean of the diagonal is not enough, or a number is not finite.
@@ -100,9 +97,7 @@ def _add_square(factor: FloatArray, v: FloatArray) -> None:
 def remove(factor: FloatArray, start: int, stop: int) -> FloatArray:
     """Factor of a covariance without some of its rows and columns.
 
-    Args:
-        factor: (m, m).
-        stop: first after it that stays.
+    ``factor``: (m, m); ``stop``: first after it that stays.
     """
     kept = np.r_[0:start, stop : len(factor)]
     out = np.ascontiguousarray(np.tril(factor)[np.ix_(kept, kept)])

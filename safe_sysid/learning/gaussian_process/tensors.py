@@ -125,10 +125,7 @@ class TensorLikelihood:
     """:func:`.regression.likelihood_gradient` on a device of torch."""
 
     def __init__(self, device: str) -> None:
-        """Look for the device.
-
-        Args:
-            device: "cpu", "cuda", "cuda:1", ...
+        """Look for the device. ``device``: "cpu", "cuda", "cuda:1", .
 
         Raises:
             ParameterError: no torch, or no such device.

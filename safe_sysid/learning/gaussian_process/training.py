@@ -26,25 +26,16 @@ _QUIETER = 0.1  # that of every further start, relative to the one before
 
 @dataclass(frozen=True)
 class Training:
-    """How hyperparameters are looked for.
-
-    Attributes:
-        epochs: passes over the data of Adam; iterations of L-BFGS.
-        batch: samples of a step of Adam; L-BFGS takes all.
-        rate: of Adam at the start.
-        last: share of it at the end, where half a cosine leads; 1: the same rate throughout, as in [LIP].
-        starts: trainings from different noises, each as long; the likelihood of all samples picks one.
-        device: of torch, as "cuda", that likelihoods are found on; None: this processor, compiled.
-    """
+    """How hyperparameters are looked for."""
 
     method: str = "adam"
-    epochs: int = 400
-    batch: int = 100
-    rate: float = 0.06
+    epochs: int = 400  #: passes over the data of Adam; iterations of L-BFGS
+    batch: int = 100  #: samples of a step of Adam; L-BFGS takes all
+    rate: float = 0.06  #: of Adam at the start
     seed: int = 0
-    last: float = 0.02
-    starts: int = 1
-    device: str | None = None
+    last: float = 0.02  #: share of it at the end, where half a cosine leads; 1: the same rate throughout, as in [LIP]
+    starts: int = 1  #: trainings from different noises, each as long; the likelihood of all samples picks one
+    device: str | None = None  #: of torch, as "cuda", that likelihoods are found on; None: this processor, compiled
 
 
 def _adam(

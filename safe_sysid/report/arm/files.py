@@ -70,9 +70,7 @@ def _inertial(theta: FloatArray) -> ET.Element:
 def robot_file(path: Path, found: ArmIdentification, urdf: str, proved: ParameterBox | None = None) -> str:
     """Our robot file with the identified friction, rotor inertias and offsets, and another URDF.
 
-    Args:
-        path: of the robot's file.
-        proved: box of the arm with the empty hand, which holds the estimate.
+    ``path``: of the robot's file; ``proved``: box of the arm with the empty hand, which holds the estimate.
     """
     data = read_yaml(path)
     data["urdf"] = urdf
@@ -109,8 +107,7 @@ def robot_file(path: Path, found: ArmIdentification, urdf: str, proved: Paramete
 def mechanism_file(path: Path, found: ArmIdentification, urdf: str) -> str:
     """A file of loops with the identified friction, rotor inertias and offsets, and another URDF.
 
-    Args:
-        path: of the file of loops.
+    ``path``: of the file of loops.
     """
     data, mechanism = dict(read_yaml(path)), found.mechanism
     data["urdf"] = urdf

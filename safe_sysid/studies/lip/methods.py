@@ -37,11 +37,7 @@ class Predictor(Protocol):
     """What was learned."""
 
     def predict(self, x: Motions) -> FloatArray:
-        """Torque (N, n), N m.
-
-        Args:
-            x: N samples.
-        """
+        """Torque (N, n), N m. ``x``: N samples."""
 
 
 class _Identified:
@@ -84,12 +80,7 @@ def kernel_of(method: str, n: int, friction: bool) -> SumKernel:
 
 
 def training(method: str, options: Mapping[str, Any], seed: int) -> Training:
-    """How a method is trained.
-
-    Args:
-        options: of the experiment.
-        seed: of batches, or of a network.
-    """
+    """How a method is trained. ``options``: of the experiment; ``seed``: of batches, or of a network."""
     if method == "DeLaN":
         return Training(epochs=options["network_epochs"], seed=seed)
     rate = options["rate"] * _SLOWER.get(method, 1.0)

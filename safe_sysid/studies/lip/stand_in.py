@@ -64,9 +64,7 @@ def _run(joints: int, seed: int, test: bool) -> tuple[Motions, FloatArray, Float
 def run_measured(case: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
     """Learn from one run, predict others.
 
-    Args:
-        case: ``joints`` (6 or 7), ``method`` and ``seed``.
-        options: of the experiment.
+    ``case``: ``joints`` (6 or 7), ``method`` and ``seed``; ``options``: of the experiment.
     """
     joints, seed = case["joints"], case["seed"]
     x, torque, _ = _run(joints, seed, False)

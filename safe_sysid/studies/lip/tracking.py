@@ -37,11 +37,7 @@ _Torque = Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
 
 
 def reference(amplitude: float) -> FloatArray:
-    """(N, 3, 7) position, velocity and acceleration of eq. (37) about a middle position.
-
-    Args:
-        amplitude: rad.
-    """
+    """(N, 3, 7) position, velocity and acceleration of eq. (37) about a middle position. ``amplitude``: rad."""
     t = np.arange(round(_SECONDS * _RATE)) / _RATE
     slope, w = amplitude / _SECONDS, np.pi
     q = slope * t * np.cos(w * t)
@@ -77,9 +73,7 @@ def drive_arm(model: RobotModel, wanted: FloatArray, feed: _Torque) -> dict[str,
 def true_regressor(model: RobotModel, joints: int) -> Callable[[Motions], FloatArray]:
     """Features (N n, P) of the links' parameters of the arm, of its first n joints, the others in the middle at rest.
 
-    Args:
-        model: of the arm.
-        joints: n.
+    ``model``: of the arm; ``joints``: n.
     """
     dynamics = dynamics_of(model.kinematics)
 
@@ -121,9 +115,7 @@ def _feed(method: str, model: RobotModel, case: dict[str, Any], options: dict[st
 def run_tracking(case: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
     """One method, one amplitude.
 
-    Args:
-        case: ``method``, ``amplitude`` (rad) and ``seed``.
-        options: of the experiment.
+    ``case``: ``method``, ``amplitude`` (rad) and ``seed``; ``options``: of the experiment.
     """
     model = load_panda()
     wanted = reference(case["amplitude"])

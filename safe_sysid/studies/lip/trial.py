@@ -28,8 +28,7 @@ _FEWER = (50, 100, 200, 300, 400, 500)
 def cases(options: dict[str, Any]) -> list[dict[str, Any]]:
     """What the trials of an experiment are, in their order: seeds outermost, so that early results compare methods.
 
-    Args:
-        options: of the experiment.
+    ``options``: of the experiment.
     """
     if options["kind"] == "tracking":
         keys = [("amplitude", options["amplitudes"]), ("method", options["methods"])]
