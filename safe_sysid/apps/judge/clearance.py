@@ -22,7 +22,7 @@ Oracle = Callable[[ArrayLike], tuple[float, tuple[str, str] | None]]
 #: Every so many ticks the clearance is measured (at 1 kHz and 1 rad/s a link of 1 m moves 5 mm meanwhile).
 CLEARANCE_STRIDE = 5
 _SAME_TICK = 1e-6  # s
-#: Around a general rounded hull MuJoCo gets a polytope, up to this share of the radius larger (simulation.world).
+#: Around a general rounded hull MuJoCo gets a polytope, up to this share of the radius larger (simulation.engines).
 _POLYTOPE = 0.025
 _SKIN = 1e-6  # m: below this radius it is the body itself
 _DISTANCE = 1e-7  # m: what MuJoCo's iteration leaves open
