@@ -8,7 +8,8 @@ holds (longest, random, or both in turn). Pinocchio integrates; checked is every
 
 - V, e, de, r and qdd in their bounds, at every instant looked at;
 - per tick, U <= Z and the lemma ``r_hat^T u <= c h (S Z - Z^2)``, u found from the command and the true parameters;
-- per hold, how far r moved, and the mean of dV/dt + r^T (K_d + Fv) r against D.
+- per hold, how far r moved, and the mean of dV/dt + r^T (K_d + Fv) r against D; with ``--inertia`` the
+  damping is ``kappa H r`` instead of ``K_d r``.
 
 A broken law (half of K_d, no robust term, robust term half as steep, commands delayed and held for twice as long, a law
 that does not know the reaction of rotors on moving links, a feed-forward that the gains leave no room for) must break a
@@ -20,6 +21,7 @@ One JSON line per run as it ends; an interrupted benchmark goes on where it stop
     python benchmarks/tracking.py --runs 40 --break damping --out broken.jsonl
     python benchmarks/tracking.py --runs 100 --gears 50 --out geared.jsonl
     python benchmarks/tracking.py --runs 100 --feed-forward 1 --out added.jsonl
+    python benchmarks/tracking.py --runs 500 --inertia --out inertia.jsonl
 """
 
 from __future__ import annotations
@@ -59,6 +61,11 @@ BREAKS = (None, "damping", "robust", "steepness", "delay", "gears", "room")
 CLAIMS = ("S", "V", "e", "de", "r", "qdd", "lemma", "U", "movement", "mean power", "age")
 KINDS = ("constant, rest", "constant, border", "jumping, rest", "jumping, border")
 NOISE = {"measurement": {"position_error": 2e-5, "velocity_error": 1e-3}}
+#: Damping by the arm's own inertia, with hypotheses that leave room for it.
+INERTIA = {
+    "controller.damping": "inertia", "controller.uncertainty": 9.2, "controller.inertia_ratio": 3.0,
+    "identification.acceleration_bound": 20.0,
+}  # fmt: skip
 _STEP = 8e-4  # s, longest step of the quadrature; two of the integration
 _ROUND = 1.0 + 1e-6
 
@@ -127,10 +134,14 @@ class Arm:
 
 @functools.cache
 def setting(
-    lockstep: bool, noisy: bool, robot: str, gears: float, room: float
+    lockstep: bool, noisy: bool, robot: str, gears: float, room: float, inertia: bool = False
 ) -> tuple[RobotModel, ControllerGains, PowerLoss, float]:
     """Model, gains, the demand at V_max, and the bound R1."""
-    changes: dict[str, Any] = {"controller.feed_forward.bound": room, **(NOISE if noisy else {})}
+    changes: dict[str, Any] = {
+        "controller.feed_forward.bound": room,
+        **(NOISE if noisy else {}),
+        **(INERTIA if inertia else {}),
+    }
     if gears:
         for j, name in enumerate(load_robot(robot).joint_names[1:]):
             changes[f"joints.{name}.gear_ratio"] = gears if j % 2 else -gears
@@ -139,7 +150,7 @@ def setting(
     gains = design_gains(model, lockstep)
     loop = ClosedLoop(
         model.kinematics, gains.box, gains.assumptions, gains.inertia_lower, gains.K_r, gains.K_d, gains.kappa,
-        model.friction_transition_velocity,
+        model.friction_transition_velocity, gains.own_damping,
     )  # fmt: skip
     nu = float(np.sqrt(2.0 * gains.V_max))
     crude = loop.crude(nu, gains.assumptions.hold_max, gains.lead)
@@ -176,7 +187,7 @@ def box_around(rng: np.random.Generator, model: RobotModel, theta: np.ndarray) -
 def law_of(model: RobotModel, gains: ControllerGains, how: str | None) -> RobustLaw:
     """The law, or the law with a mistake."""
     if how == "damping":
-        gains = replace(gains, K_d=0.5 * gains.K_d)
+        gains = replace(gains, K_d=0.5 * gains.K_d, own_damping=0.5 * gains.own_damping)
     elif how == "steepness":
         gains = replace(gains, robust_gain=2.0 * gains.robust_gain)
     kin = model.kinematics._replace(motors=NO_MOTORS) if how == "gears" else model.kinematics
@@ -199,7 +210,8 @@ def worst_corner(
         v = start
         for _ in range(4):
             theta = box.mid + np.where(v @ w >= 0.0, box.rad, -box.rad)
-            after = r + duration * np.linalg.solve(inertia, w @ theta - meant - gains.K_d * r)
+            pushed = np.linalg.solve(inertia, w @ theta - meant - gains.K_d * r) - gains.own_damping * r
+            after = r + duration * pushed
             value = float(after @ inertia @ after)
             if value > most:
                 best, most = theta, value
@@ -215,6 +227,7 @@ def run(
     robot: str = "kinova_gen3",
     gears: float = 0.0,
     added: float = 0.0,
+    inertia: bool = False,
 ) -> dict[str, Any]:
     """One closed loop; shares of the claims' bounds.
 
@@ -226,10 +239,11 @@ def run(
         robot: name or path of its configuration.
         gears: ratio of all motors but the first joint's, each on the link before its joint, oblique; 0: as configured.
         added: by a feed-forward to the law's torque of every joint, N m.
+        inertia: the damping is ``kappa H r``.
     """
     rng = np.random.default_rng([seed, number])
     lockstep, noisy = bool(rng.random() < 0.4), bool(rng.random() < 0.4)
-    model, gains, demand, R1 = setting(lockstep, noisy, robot, gears, 0.0 if how == "room" else added)
+    model, gains, demand, R1 = setting(lockstep, noisy, robot, gears, 0.0 if how == "room" else added, inertia)
     a, n = gains.assumptions, model.n
     S, h = a.uncertainty, a.hold_max
     draws = {
@@ -283,7 +297,7 @@ def run(
 
     t, torque, beside, acts, tick = 0.0, np.zeros(n), np.zeros(n), 0.0, 0
     hold_start: tuple[float, float, float] | None = None  # time, V, damping's work so far
-    work, measured_at = 0.0, 0.0
+    work, measured_at, damping = 0.0, 0.0, np.zeros((n, n))
     r_hat = np.zeros(n)
 
     def travel(until: float) -> None:
@@ -295,7 +309,7 @@ def run(
             rates = []
             for part in range(3):
                 r = errors(t, arm.q, arm.qd)[2]
-                rates.append(float(r @ ((gains.K_d + arm.viscous) * r)))
+                rates.append(float(r @ ((gains.K_d + arm.viscous) * r + damping @ r)))
                 if part == 0:
                     push = -signs(r) * (a.actuator_abs + a.actuator_rel * np.abs(torque))
                 if part < 2:
@@ -316,7 +330,7 @@ def run(
         taken, taken_r = t, law.r.copy()
         w = dynamics_of(model.kinematics).slotine_li_regressor(
             q_m + gains.lead * qd_m, qd_m, path.state(t)[1] + gains.K_r * law.e,
-            path.state(t)[2] + gains.K_r * law.de, model.friction_transition_velocity,
+            path.state(t)[2] + gains.K_r * law.de + gains.own_damping * taken_r, model.friction_transition_velocity,
         )  # fmt: skip
         if how == "robust":
             command = w @ box.mid + gains.K_d * taken_r
@@ -352,6 +366,7 @@ def run(
         if hold_start is not None and t - hold_start[0] > 1e-9:
             mean = (V - hold_start[1] + work - hold_start[2]) / (t - hold_start[0])
             claim("mean power", mean, demand.power)
+        damping = gains.own_damping * arm.inertia(q_m + gains.lead * qd_m)
         torque, r_hat, measured_at, beside = command - added * sign, taken_r, taken, w @ (theta - now)
         largest = max(largest, float(np.max(np.abs(torque) / model.limits.torque)))
         hold_start = (t, V, work)
@@ -360,7 +375,7 @@ def run(
         travel(t + room_left * (1.0 if longest else float(rng.uniform(0.2, 1.0))))
         claim("age", t + (0.0 if lockstep else late * a.delay_max) - taken, h * _ROUND + 1e-12)
     return {"run": number, "seed": seed, "break": how, "gears": gears, "lockstep": lockstep, "noisy": noisy} | draws | {
-        "border": size, "added": added, "tube": 1e3 * float(gains.e_bound.max()), "torque": largest,
+        "border": size, "added": added, "inertia": inertia, "tube": 1e3 * float(gains.e_bound.max()), "torque": largest,
         "share": {k: float(v) for k, v in share.items()},
     }  # fmt: skip
 
@@ -389,16 +404,18 @@ def main() -> None:
     parser.add_argument("--break", dest="how", choices=BREAKS[1:])
     parser.add_argument("--gears", type=float, default=0.0, help="ratio of motors on moving links; 0: none")
     parser.add_argument("--feed-forward", type=float, default=0.0, help="N m that it adds to each joint's torque")
+    parser.add_argument("--inertia", action="store_true", help="controller.damping: inertia")
     parser.add_argument("--out", type=Path, required=True, help="one JSON line per run; gone on with if it exists")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     lines = [json.loads(x) for x in options.out.read_text().splitlines()] if options.out.exists() else []
-    asked = (options.seed, options.how, options.gears, options.feed_forward)
-    lines = [x for x in lines if (x["seed"], x["break"], x["gears"], x.get("added")) == asked]
+    asked = (options.seed, options.how, options.gears, options.feed_forward, options.inertia)
+    lines = [x for x in lines if (x["seed"], x["break"], x["gears"], x.get("added"), x.get("inertia")) == asked]
     done, began = {x["run"] for x in lines}, time.perf_counter()
     with Progress(console=Console(stderr=True)) as progress, options.out.open("a") as file:
         for number in progress.track([k for k in range(options.runs) if k not in done]):
-            lines.append(run(number, options.seed, options.how, gears=options.gears, added=options.feed_forward))
+            more = {"gears": options.gears, "added": options.feed_forward, "inertia": options.inertia}
+            lines.append(run(number, options.seed, options.how, **more))
             file.write(json.dumps(lines[-1]) + "\n")
             file.flush()
     found = summarise(lines) | {"seconds": time.perf_counter() - began}

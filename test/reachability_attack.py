@@ -75,7 +75,8 @@ def states_of(
     desired = _desired(trajectory, np.clip(times, borders[:, 0], borders[:, 1]))
     e, r = x[:, 1 : n + 1] * tracking.e, x[:, n + 1 :] * tracking.r
     qd_a = desired[:, 1] + tracking.k_r * e
-    return desired[:, 0] - e, qd_a - r, qd_a, desired[:, 2] + tracking.k_r * (r - tracking.k_r * e), r
+    qdd_a = desired[:, 2] + tracking.k_r * (r - tracking.k_r * e) + tracking.own_damping * r
+    return desired[:, 0] - e, qd_a - r, qd_a, qdd_a, r
 
 
 def _desired(trajectory: QuinticTrajectory, times: FloatArray) -> FloatArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -39,6 +40,7 @@ def test_nothing_is_found_outside(n: int, geared: bool) -> None:
     rng = np.random.default_rng(100 + n)
     kin, theta, damping, inertia, v_c = setting(n, rng, geared)
     box, trajectory, tracking = random_box(theta, rng), random_trajectory(n, rng), random_tracking(n, rng)
+    tracking = replace(tracking, own_damping=20.0 if n % 2 else 0.0)
     cells = time_cells(trajectory, 64)
     enclosure = enclose_torque(kin, box, cells, tracking, damping, inertia, v_c)
     result = attack_torque(
@@ -255,7 +257,7 @@ def test_tracking_set_follows_from_the_filter() -> None:
     rng = np.random.default_rng(6)
     n = 4
     k_r, r_bound = np.array([4.0, 4.0, 6.0, 9.0]), rng.uniform(0.02, 0.1, n)
-    gains = SimpleNamespace(K_r=k_r, r_bound=r_bound, e_bound=r_bound / k_r)
+    gains = SimpleNamespace(K_r=k_r, r_bound=r_bound, e_bound=r_bound / k_r, own_damping=0.0)
     tracking = TrackingSet.of(gains, n)
     worst = 0.0
     dt = 1e-3

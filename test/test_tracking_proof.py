@@ -117,7 +117,7 @@ def test_change_since_the_measurement(model: RobotModel, gains: ControllerGains,
         model.kinematics, gains.box,
         tracking.replace(a, position_error=errors[0], velocity_error=errors[1]),
         gains.inertia_lower, rng.uniform(1.5, 4.0, n) if seed % 2 else gains.K_r, gains.K_d, gains.kappa,
-        model.friction_transition_velocity,
+        model.friction_transition_velocity, 10.0 if seed > 3 else 0.0,
     )  # fmt: skip
     nu, age_max, lead, speed = float(np.sqrt(2 * gains.V_max)), 3e-3, float(rng.uniform(0, 2e-3)), 20.0
     bound = noisy.change(nu, speed, age_max, lead)
@@ -210,6 +210,7 @@ def test_mean_power_of_one_hold_is_sharp(h: float, d: float, k: float, eta: floa
     loop.assume = SimpleNamespace(hold_max=h, delay_max=d, uncertainty=S)  # type: ignore[assignment]
     loop.root, loop.K_r, loop.kappa, loop.coulomb = np.ones(1), np.full(1, k), kappa, np.zeros(1)
     loop.mu, loop.mu_d, loop.c_d, loop.e_d = 1.0, kappa, kappa, 0.0
+    loop.stretch, loop.swing = 1.0, 0.0
     loop.k, loop.k_spread, loop.eta, loop.actuator, loop.transition = float(k), 0.0, eta, 0.0, 0.0
     nu = 0.01
     while np.sqrt(loop.power_loss(nu, c, 0.0).power / kappa) > nu:

@@ -187,6 +187,12 @@ class ControllerSettings(Section):
     kappa: float = setting(
         "decay rate of the tracking error's energy that the damping is chosen for", "1/s", "(0, inf)", default=12.0
     )
+    damping: str = setting(
+        "constant: K_d r, for the largest inertia of any pose; inertia: kappa H r, H the arm's own inertia, whatever "
+        "it is, for which inertia_ratio may be large",
+        default="constant",
+        choices=("constant", "inertia"),
+    )
     inertia_lower: PerJointNumbers | None = setting(
         "H >= diag of it along plans; null: the lower rotor inertia, which needs no check",
         "kg m^2 or kg",

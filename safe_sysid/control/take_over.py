@@ -69,7 +69,7 @@ def longest_take_over(
     a, lam, nu = gains.assumptions, gains.inertia_lower, float(np.sqrt(2.0 * gains.V_max))
     other = effort_error(model, gains, box, effort)
     kin, transition = model.kinematics, model.friction_transition_velocity
-    loop = ClosedLoop(kin, gains.box, a, lam, gains.K_r, gains.K_d, gains.kappa, transition)
+    loop = ClosedLoop(kin, gains.box, a, lam, gains.K_r, gains.K_d, gains.kappa, transition, gains.own_damping)
     crude = loop.crude(nu, a.hold_max, gains.lead)
     if crude is None or other > 2.0 * a.uncertainty + crude[0]:
         return 0.0

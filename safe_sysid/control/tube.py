@@ -28,6 +28,8 @@ __all__ = ["MeasuredTube", "TrackingTube", "measured_tube", "torque_reserve", "t
 
 #: Stands for "no hypothesis" where the theorem has one (of S, sqrt(W/s), and of H, kg m^2). Finite: margins are scaled.
 _NONE = 1e6
+#: An arm's inertia beside its rotors', as torque feels it, guessed.
+_SHAPE = 1.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,4 +138,4 @@ def torque_reserve(model: RobotModel, tube: TrackingTube, box: ParameterBox) -> 
     rotor = rotor_ceiling(model.kinematics, box)
     if isinstance(tube, MeasuredTube):
         return np.asarray(2.0 * rotor * tube.dde_bound)
-    return np.asarray((tube.K_d + 2.0 * tube.K_r * rotor) * tube.r_bound)
+    return np.asarray((tube.K_d + (2.0 * tube.K_r + _SHAPE * tube.own_damping) * rotor) * tube.r_bound)

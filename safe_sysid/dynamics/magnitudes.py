@@ -36,6 +36,7 @@ __all__ = [
     "LinkNorms",
     "TorqueSensitivity",
     "inertia_floor",
+    "inertia_growth",
     "inertia_share",
     "link_norms",
     "rotor_ceiling",
@@ -330,6 +331,16 @@ def inertia_floor(kin: Kinematics, box: ParameterBox, floor: FloatArray, q: Floa
     return np.maximum(np.square(np.maximum(root, 0.0)) / _ROUND - less, alone)
 
 
+def inertia_growth(norms: LinkNorms, scale_by: FloatArray) -> FloatArray:
+    """Per joint a bound (n,) of the rate of ``sqrt(z^T M z)`` for ``z^T diag(scale_by) z = 1``; M is without rotors."""
+    n, scale = len(scale_by), 1.0 / np.sqrt(scale_by)
+    growth = np.zeros(n)
+    for j in range(1, n):
+        moved = norms.a[:, np.maximum(np.arange(n), j)] * scale  # (links, joints)
+        growth[j] = np.linalg.norm(moved, ord=2)
+    return growth
+
+
 def _scaled_inertia(
     kin: Kinematics, box: ParameterBox, scale_by: FloatArray, q: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -353,10 +364,6 @@ def _scaled_inertia(
         spread[:, :, i] = np.abs(columns) @ (rad + _REGRESSOR_ROUND * np.abs(mid))
     centre *= scale[:, None] * scale
     spread *= scale[:, None] * scale
-    order = np.arange(n)
-    growth = np.zeros(n)
-    for j in range(1, n):
-        moved = norms.a[:, np.maximum(order, j)] * scale  # (links, joints)
-        growth[j] = np.linalg.norm(moved, ord=2)
+    growth = inertia_growth(norms, scale_by)
     symmetric = 0.5 * (centre + centre.transpose(0, 2, 1))
     return symmetric, np.asarray(np.linalg.norm(spread, ord=2, axis=(1, 2))), growth

@@ -38,11 +38,13 @@ class TrackingSet:
     Attributes:
         e, r: (n,) semi-axes, rad and rad/s.
         k_r: (n,) K_r, 1/s.
+        own_damping: the law asks for so much times r of acceleration more, 1/s.
     """
 
     e: FloatArray
     r: FloatArray
     k_r: FloatArray
+    own_damping: float = 0.0
 
     @classmethod
     def of(cls, gains: Any, n: int) -> TrackingSet:
@@ -60,7 +62,7 @@ class TrackingSet:
             if not (np.all(value > 0.0) and np.all(np.isfinite(value))):
                 raise PlanError(f"gains.{name} = {value.tolist()}: expected positive numbers")
         spread = np.sqrt(1.0 + np.log(k_r.max() / k_r.min()) / np.e * (1.0 + 1e-12)) if np.ptp(k_r) > 0.0 else 1.0
-        return cls(np.maximum(r / k_r, e) * spread * _UP**2, r, k_r)
+        return cls(np.maximum(r / k_r, e) * spread * _UP**2, r, k_r, float(gains.own_damping))
 
     def enlarged(self, position_error: ArrayLike, velocity_error: ArrayLike) -> TrackingSet:
         """The set of the *measured* errors: e off by at most dq, r by ``dv + K_r dq``, each in a box.
@@ -70,7 +72,7 @@ class TrackingSet:
         dq, dv = np.abs(np.asarray(position_error, float)), np.abs(np.asarray(velocity_error, float))
         by_e = 1.0 + float(np.linalg.norm(dq / self.e)) * (1.0 + 1e-14)
         by_r = 1.0 + float(np.linalg.norm((dv + self.k_r * dq) / self.r)) * (1.0 + 1e-14)
-        return TrackingSet(self.e * by_e * _UP, self.r * by_r * _UP, self.k_r)
+        return TrackingSet(self.e * by_e * _UP, self.r * by_r * _UP, self.k_r, self.own_damping)
 
 
 @dataclass(frozen=True)
@@ -217,7 +219,7 @@ def affine_motion(cells: TimeCells, tracking: TrackingSet | ErrorBox, with_r: bo
         form[:, joints, 2 + joints] = by_e
         slack = np.abs(by_e)
         if with_r and name in ("qd", "qdd_a"):
-            by_r = -tracking.r if name == "qd" else tracking.k_r * tracking.r
+            by_r = -tracking.r if name == "qd" else (tracking.k_r + tracking.own_damping) * tracking.r
             form[:, joints, 2 + n + joints] = by_r
             slack = slack + np.abs(by_r)
         form[..., -1] = form[..., -1] * _UP + 4 * _EPS * slack

@@ -64,7 +64,7 @@ class ControllerGains:
         box: of parameters that the theorem was computed for; it holds for every box inside.
         K_r: (n,) 1/s.
         K_d: (n,) N m s/rad.
-        kappa: decay rate: ``r^T (K_d + Fv) r >= 2 kappa V``, 1/s.
+        kappa: decay rate: what damps takes at least ``2 kappa V``, 1/s.
         robust_gain: c in ``eps_p = c hold_max b_p``.
         inertia_lower: (n,) H >= diag of it, kg m^2: rotor inertia from below, or declared.
         V_max: J.
@@ -73,6 +73,8 @@ class ControllerGains:
         acceleration_bound: (n,) bound of |qdd| while V <= V_max, rad/s^2.
         lead: the law's regressor is that of ``q + lead qd``, s.
         V_start: a run may begin below this: V_max less what V may gain between two commands, J.
+        own_damping: the law asks for an acceleration of so much times r more: damping by the arm's own inertia, and no
+            K_d; 1/s. Zero: K_d damps.
         late_ages: (K,) ages of a command, s, and
         late_rates: (K,) bounds of ``d sqrt(2 V) / dt`` while no command in force is older, sqrt(W/s).
     """
@@ -92,6 +94,7 @@ class ControllerGains:
     acceleration_bound: FloatArray
     lead: float = 0.0
     V_start: float = 0.0
+    own_damping: float = 0.0
     late_ages: FloatArray = field(default_factory=lambda: np.zeros(0))
     late_rates: FloatArray = field(default_factory=lambda: np.zeros(0))
 

@@ -93,6 +93,7 @@ def design_gains(
         s.controller.kappa if kappa is None else float(kappa),
         model.friction_transition_velocity,
         model.joint_names,
+        s.controller.damping == "inertia",
     )
     if stamp > 0.0:
         check_acceleration(model, gains)
@@ -216,7 +217,9 @@ def _fixed_gains(
     """Those of :func:`gains_for_motion` for given K_r and kappa; None: the configuration's."""
     r_bound = np.zeros(model.n)
     for _ in range(_ROUNDS):
-        motion_hypotheses = hypotheses_of(model, trajectory, box, r_bound=r_bound, K_r=K_r, headroom=headroom)
+        motion_hypotheses = hypotheses_of(
+            model, trajectory, box, r_bound=r_bound, K_r=K_r, kappa=kappa, headroom=headroom
+        )
         gains = design_gains(model, lockstep, box=box, motion_hypotheses=motion_hypotheses, K_r=K_r, kappa=kappa)
         # A larger bound costs a larger bound: go on until what was assumed covers what came out.
         if np.all(gains.r_bound <= r_bound):

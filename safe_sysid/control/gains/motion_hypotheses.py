@@ -94,6 +94,7 @@ def hypotheses_of(
     *,
     r_bound: ArrayLike = 0.0,
     K_r: ArrayLike | None = None,
+    kappa: float | None = None,
     headroom: float = 1.1,
 ) -> MotionHypotheses:
     """What one trajectory, tracked with errors up to ``r_bound``, asks for.
@@ -106,6 +107,7 @@ def hypotheses_of(
         box: of parameters that the controller will work with.
         r_bound: (n,) or one for all: bound of |r|, rad/s.
         K_r: (n,) or one for all, 1/s; None: the configuration's.
+        kappa: decay rate, 1/s; None: the configuration's.
         headroom: factor >= 1 on S, on the links' share of the inertia, and on rates.
 
     Raises:
@@ -117,7 +119,9 @@ def hypotheses_of(
     if not headroom >= 1.0:
         raise ParameterError(f"headroom = {headroom!r}: expected a number >= 1")
     r = np.broadcast_to(np.asarray(r_bound, float), (n,))
-    k_r = per_joint(model.settings.controller.K_r if K_r is None else K_r, n)  # type: ignore[arg-type]
+    control = model.settings.controller
+    k_r = per_joint(control.K_r if K_r is None else K_r, n)  # type: ignore[arg-type]
+    own = (control.kappa if kappa is None else kappa) if control.damping == "inertia" else 0.0
     rates = [np.abs(derivative_range(trajectory, order, 0.0, trajectory.duration)).max(axis=1) for order in (1, 2, 3)]
     # A joint that stands still is given a little of what the fastest needs.
     velocity, acceleration, jerk = (np.maximum(x * headroom, 0.02 * np.max(x) + 1e-3) for x in rates)
@@ -126,7 +130,7 @@ def hypotheses_of(
         velocity=velocity + 2.0 * headroom * r,
         acceleration=acceleration,
         jerk=jerk,
-        uncertainty=headroom * _largest_measure(model, states, box, r, k_r),
+        uncertainty=headroom * _largest_measure(model, states, box, r, k_r, own),
         inertia_upper=_inertia_upper(model, states[:, 0], box, r / k_r, headroom),
         inertia_lower=_declared_lower(model, box),
     )
@@ -145,30 +149,35 @@ def torque_of(
     """
     states = trajectory.states(np.linspace(0.0, trajectory.duration, _TIMES))
     most = np.zeros(model.n)
-    for w in _regressors(model, states, gains.r_bound, gains.K_r):
+    for w in _regressors(model, states, gains.r_bound, gains.K_r, gains.own_damping):
         most = np.maximum(most, (np.abs(w @ box.mid) + np.abs(w) @ box.rad).max(axis=0))
     a = gains.assumptions
     command = most + gains.K_d * gains.r_bound + a.feed_forward
     return np.asarray(command * (1.0 + a.actuator_rel) + a.actuator_abs)
 
 
-def _largest_measure(model: RobotModel, states: FloatArray, box: ParameterBox, r: FloatArray, k_r: FloatArray) -> float:
+def _largest_measure(
+    model: RobotModel, states: FloatArray, box: ParameterBox, r: FloatArray, k_r: FloatArray, own: float
+) -> float:
     """Largest S of the states (N, 4, n), with tracking errors on the border of their ellipsoids."""
     weights = 1.0 / _declared_lower(model, box)
-    sizes = (np.square(np.abs(w) @ box.rad) @ weights for w in _regressors(model, states, r, k_r))
+    sizes = (np.square(np.abs(w) @ box.rad) @ weights for w in _regressors(model, states, r, k_r, own))
     return float(np.sqrt(max(float(np.max(size)) for size in sizes)))
 
 
-def _regressors(model: RobotModel, states: FloatArray, r: FloatArray, k_r: FloatArray) -> Iterator[FloatArray]:
-    """W_s (N, n, 14 n) at the states (N, 4, n): without tracking errors, then with some on their ellipsoids' border."""
+def _regressors(
+    model: RobotModel, states: FloatArray, r: FloatArray, k_r: FloatArray, own: float
+) -> Iterator[FloatArray]:
+    """The law's W_s (N, n, 14 n) at states (N, 4, n): without errors, then with some on their ellipsoids' border."""
     rng = np.random.default_rng(0)
     for k in range(_ERRORS):
         error, rate = rng.normal(size=(2, len(states), model.n))
         e = 0.0 if k == 0 else r / k_r * error / np.linalg.norm(error, axis=1, keepdims=True)
         x = 0.0 if k == 0 else r * rate / np.linalg.norm(rate, axis=1, keepdims=True)
         qd_a = states[:, 1] + k_r * e
+        acceleration = states[:, 2] + k_r * (x - k_r * e) + own * x
         yield dynamics_of(model.kinematics).slotine_li_regressor(
-            states[:, 0] - e, qd_a - x, qd_a, states[:, 2] + k_r * (x - k_r * e), model.friction_transition_velocity
+            states[:, 0] - e, qd_a - x, qd_a, acceleration, model.friction_transition_velocity
         )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from safe_sysid.control.gains import TrackingAssumptions
 from safe_sysid.core.arrays import FloatArray
-from safe_sysid.dynamics.magnitudes import TorqueSensitivity, link_norms, torque_sensitivity
+from safe_sysid.dynamics.magnitudes import TorqueSensitivity, inertia_growth, link_norms, torque_sensitivity
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox
 
@@ -71,6 +71,8 @@ class ClosedLoop:
         K_d: FloatArray,
         kappa: float,
         transition: float,
+        own: float = 0.0,
+        age: float | None = None,
     ) -> None:
         """Prepare.
 
@@ -80,6 +82,8 @@ class ClosedLoop:
             K_d: (n,) N m s/rad.
             kappa: with ``r^T (K_d + Fv) r >= 2 kappa V``, 1/s.
             transition: friction transition velocity, rad/s.
+            own: the damping is ``own H r``, H the arm's own inertia, instead of ``K_d r``, 1/s; kappa then follows.
+            age: oldest that a command in force may be, s; None: ``hold_max``. It matters to that damping.
         """
         self.kin, self.assume, self.K_r, self.kappa = kin, assume, K_r, kappa
         self.transition, self.root = transition, np.sqrt(inertia_lower)
@@ -93,6 +97,10 @@ class ClosedLoop:
         middle, spread = 0.5 * (1.0 + least), 0.5 * float(np.ptp(damping))
         self.c_d = middle * 0.5 * float(np.max(damping) + np.min(damping))
         self.e_d = 0.5 * (1.0 - least) * self.mu_d + middle * spread
+        self.stretch = self.across = 1.0
+        self.swing, self.largest = 0.0, self.root
+        if own > 0.0:
+            self._take_own_inertia(own, box, assume.hold_max if age is None else age)
         self.k = 0.5 * float(np.max(K_r) + np.min(K_r))
         self.k_spread = 0.5 * float(np.ptp(K_r))
         self.eta = self.motion_norm(assume.velocity_error + K_r * assume.position_error)
@@ -101,13 +109,34 @@ class ClosedLoop:
             assume.actuator_abs + assume.actuator_rel * assume.torque_limit + assume.feed_forward
         )
 
+    def _take_own_inertia(self, own: float, box: ParameterBox, age: float) -> None:
+        """L of a hold: the arm's own inertia at the law's pose, a little less ("Damping by the arm's own inertia")."""
+        a = self.assume
+        h, lower = a.hold_max, np.square(self.root)
+        moved = max(3.0 * h, age + h) * a.velocity + a.position_error + h * a.velocity_error
+        # |z^T (H - H') z| <= 2 |z^T C(moved) z|, where one of both is above inertia_lower.
+        gain = self.gain(torque_sensitivity(self.kin, self.norms, moved, 0.0 * moved, 0.0 * moved).qd_a)
+        stretch = 1.0 / (1.0 - 2.0 * gain) if gain < 0.25 else np.inf
+        rotor = box.lower[box.layout.rotor_inertia]
+        if len(self.norms.kappa) == 0 and np.all(rotor > 0.0):
+            # H = M + R, R the rotors: d |z|_M <= growth |z|_R, and 2 |z|_M |z|_R <= z^T H z.
+            stretch = min(stretch, float(np.exp(inertia_growth(self.norms, rotor) @ moved)))
+        self.stretch = stretch = stretch * _ROUND
+        if not np.isfinite(stretch):
+            return
+        self.mu, self.mu_d, self.kappa = stretch**2, own * stretch**3, own / stretch
+        self.c_d, self.e_d = own, 2.0 * own * (stretch**3 - 1.0)
+        self.swing = self.mu_d * self.e_d
+        self.across = stretch * float(np.sqrt(np.max(a.inertia_upper / lower)))
+        self.root, self.largest = self.root / stretch, np.sqrt(a.inertia_upper)
+
     def torque_norm(self, x: FloatArray) -> float:
         """Of torques bounded by x (n,)."""
         return float(np.linalg.norm(x / self.root))
 
     def motion_norm(self, x: FloatArray) -> float:
         """Of velocities bounded by x (n,)."""
-        return float(np.linalg.norm(x * self.root))
+        return float(np.linalg.norm(x * self.largest))
 
     def gain(self, matrix: FloatArray) -> float:
         """Largest |M x| over |x| <= 1 for an M (n, n) bounded entrywise by ``matrix`` >= 0."""
@@ -140,7 +169,9 @@ class ClosedLoop:
         rows = sens.q @ bent + sens.qd @ rate
         turned = a.acceleration + self.K_r * error_rate  # |d qd_a / dt|
         rows = rows + sens.qd_a @ turned + self.viscous * turned
-        aged = norm(rows) + self.mu * self.motion_norm(a.jerk) + self.mu * k_max * k_max * (1.0 + ratio) * nu
+        aged = (
+            norm(rows) + self.mu * self.motion_norm(a.jerk) + self.mu * self.across * k_max * k_max * (1.0 + ratio) * nu
+        )
         off = self.K_r * a.position_error
         rows = sens.q @ (a.position_error + lead * a.velocity_error) + sens.qd @ a.velocity_error
         rows = rows + sens.qd_a @ off + self.viscous * off
@@ -148,35 +179,38 @@ class ClosedLoop:
         step = np.minimum(2.0, flip / self.transition) if self.transition > 0.0 else 2.0 * np.ones_like(flip)
         fixed = norm(rows + self.coulomb * step)
         fixed += self.mu * k_max * k_max * self.motion_norm(a.position_error)
-        by_r = self.gain(sens.qd) + self.mu * self.k_spread
+        by_r = self.gain(sens.qd) + self.mu * self.across * self.k_spread
         return Change(norm(sens.q @ a.velocity), aged, fixed, by_r)
 
     def crude(self, nu: float, age: float, lead: float) -> tuple[float, float, Change] | None:
         """R1, Omega and the change for commands in force up to ``age``; None if R1 cannot be bounded (step 5)."""
-        a = self.assume
+        S = self.assume.uncertainty * self.stretch
+        if not np.isfinite(self.stretch):
+            return None
         _, _, sens = self.motion_bounds(nu)
         coriolis = self.gain(sens.qd_a) * nu
         friction = float(np.max(self.viscous / self.root**2)) * nu + 2.0 * self.torque_norm(self.coulomb)
         R1 = 0.0
         # The change needs a bound of |dr|, which needs R1: grow until it covers itself.
         for _ in range(60):
-            c = self.change(nu, 2.0 * a.uncertainty + R1, age, lead)
+            c = self.change(nu, 2.0 * S + R1, age, lead)
             by_r = c.by_r + self.mu * self.k
             if age * by_r >= 1.0:
                 return None
             omega = c.moved * max(lead, age - lead) + c.aged * age + c.fixed
             omega += self.actuator + coriolis + friction
             own = self.mu_d * (nu + self.eta)
-            found = (own + omega + by_r * (self.eta + 2.0 * age * a.uncertainty)) / (1.0 - age * by_r)
+            found = (own + omega + by_r * (self.eta + 2.0 * age * S)) / (1.0 - age * by_r)
             if found <= R1:
-                return R1, omega + by_r * (self.eta + age * (2.0 * a.uncertainty + R1)), c
+                return R1, omega + by_r * (self.eta + age * (2.0 * S + R1)), c
             R1 = found * (1.0 + 1e-6)
         return None
 
     def power_loss(self, nu: float, robust_gain: float, lead: float) -> PowerLoss:
         """D for ``V <= nu^2 / 2``. ``nu``: sqrt(2 V_max), sqrt(J); ``lead``: s."""
-        h, d, S = self.assume.hold_max, self.assume.delay_max, self.assume.uncertainty
-        c, k, mu_d, c_d, e_d, eta = robust_gain, self.k, self.mu_d, self.c_d, self.e_d, self.eta
+        # S and Z of step 4 in units of L, and c in the same.
+        h, d, S = self.assume.hold_max, self.assume.delay_max, self.assume.uncertainty * self.stretch
+        c, k, mu_d, c_d, e_d, eta = robust_gain / self.stretch**2, self.k, self.mu_d, self.c_d, self.e_d, self.eta
         found = self.crude(nu, h, lead)
         y = c * h * (1.0 - d * c_d) - 0.5 * (h - d)
         if found is None or y <= 0.0 or d * c_d >= 1.0:
@@ -195,6 +229,7 @@ class ClosedLoop:
         previous = lemma + 2.0 * S * m2  # r^T u of the command before
         delay = min(mu_d * nu * 2.0 * S, c_d * previous + e_d * nu * 2.0 * S)
         delay += k * min(nu * 2.0 * S, previous) + mu_d * (mu_d + k) * nu * m2 + nu * change.by_r * 2.0 * S
+        delay += self.swing * nu * nu  # the damping of the command before was that of another pose
         X = eta + 2.0 * S * d + d * c_d * (eta + m1)
         # own <= (h - d)/2 goes with 2 S d (step 7); elsewhere own <= h/2.
         L = c * h * S + X + by_age_U * age + (e_d * nu + (c_d + k) * m1) * own + nu * change.by_r * 0.5 * (h - d)

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from safe_sysid.control.gains import ControllerGains, TrackingAssumptions
 from safe_sysid.control.gains.power_loss import ClosedLoop, PowerLoss
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox
@@ -37,6 +38,7 @@ def synthesise(
     kappa: float,
     transition: float,
     joint_names: tuple[str, ...] = (),
+    own_inertia: bool = False,
 ) -> ControllerGains:
     """Choose K_d, the robust gain, the lead and the smallest V_max with ``power_loss < 2 kappa V_max``.
 
@@ -46,14 +48,15 @@ def synthesise(
         K_r: (n,) or one for all, 1/s.
         kappa: decay rate, 1/s.
         transition: friction transition velocity, rad/s.
+        own_inertia: the damping is ``kappa H r``, H the arm's own inertia; no K_d then.
 
     Raises:
         ParameterError: no positive bound of the inertia, or no V_max exists; says which assumption to relax.
     """
-    asked = pickle.dumps((kin, box, assume, np.array(inertia_lower), np.array(K_r), kappa, transition))
+    asked = pickle.dumps((kin, box, assume, np.array(inertia_lower), np.array(K_r), kappa, transition, own_inertia))
     gains = _KEPT.get(asked)
     if gains is None:
-        gains = _synthesised(kin, box, assume, inertia_lower, K_r, kappa, transition, joint_names)
+        gains = _synthesised(kin, box, assume, inertia_lower, K_r, kappa, transition, joint_names, own_inertia)
         while len(_KEPT) >= _MOST_KEPT:
             _KEPT.pop(next(iter(_KEPT)), None)
         _KEPT[asked] = gains
@@ -69,6 +72,7 @@ def _synthesised(
     kappa: float,
     transition: float,
     joint_names: tuple[str, ...],
+    own_inertia: bool,
 ) -> ControllerGains:
     """Computed, not looked up."""
     n = box.n
@@ -89,9 +93,10 @@ def _synthesised(
         )
     box.layout.require_compiled("the tracking theorem", box.lower, box.upper)
     viscous = box.lower[box.layout.viscous]
-    K_d = np.maximum(kappa * assume.inertia_upper - viscous, 0.0)
+    own = kappa if own_inertia else 0.0
+    K_d = np.zeros(n) if own_inertia else np.maximum(kappa * assume.inertia_upper - viscous, 0.0)
     kappa_true = float(np.min((K_d + viscous) / assume.inertia_upper)) * (1.0 - 1e-12)
-    loop = ClosedLoop(kin, box, assume, lam, k_r, K_d, kappa_true, transition)
+    loop = ClosedLoop(kin, box, assume, lam, k_r, K_d, kappa_true, transition, own)
     best: tuple[float, float, float, PowerLoss] | None = None
     for lead in (share * 0.5 * (assume.hold_max + assume.delay_max) for share in _LEADS):
         for c in _GAINS:
@@ -109,7 +114,7 @@ def _synthesised(
     late = [
         (age, found[0])
         for age in np.geomspace(assume.hold_max, max(_LATE, assume.hold_max), 16)
-        if (found := loop.crude(nu, age, lead)) is not None
+        if (found := _aged(loop, box, lam, K_d, own, float(age)).crude(nu, age, lead)) is not None
     ]
     r_bound = nu / np.sqrt(lam) * _ROUND
     arrays = {
@@ -128,14 +133,22 @@ def _synthesised(
     return ControllerGains(
         assumptions=assume,
         box=box,
-        kappa=kappa_true,
+        kappa=loop.kappa,
         robust_gain=c,
         lead=lead,
         V_max=0.5 * nu * nu,
         V_start=0.5 * nu * nu - power_loss.excess,
         power_loss=power_loss.power,
+        own_damping=own,
         **arrays,
     )
+
+
+def _aged(loop: ClosedLoop, box: ParameterBox, lam: FloatArray, K_d: FloatArray, own: float, age: float) -> ClosedLoop:
+    """The loop for commands up to that age: the arm's own inertia changes meanwhile."""
+    if own == 0.0:
+        return loop
+    return ClosedLoop(loop.kin, box, loop.assume, lam, loop.K_r, K_d, own, loop.transition, own, age)
 
 
 def _smallest(loop: ClosedLoop, gain: float, lead: float, limit: float) -> tuple[float, PowerLoss] | None:

@@ -136,7 +136,8 @@ def law_source(model: RobotModel, gains: ControllerGains, prefix: str = "law") -
         "q_upper": model.limits.position_upper - a.position_error,
     }  # fmt: skip
     numbers = {
-        "GAIN": gains.robust_gain * a.hold_max, "LEAD": gains.lead, "V_MAX": gains.V_max, "V_START": gains.V_start,
+        "GAIN": gains.robust_gain * a.hold_max, "LEAD": gains.lead, "OWN_DAMPING": gains.own_damping,
+        "V_MAX": gains.V_max, "V_START": gains.V_start,
         "S_MAX": most_uncertainty(gains),
     }  # fmt: skip
     sign = f"clamp((v) / {width!r})" if width > 0.0 else "(((v) > 0.0) - ((v) < 0.0))"

@@ -163,7 +163,7 @@ int @p@_step(const @p@_box *box, const double *q, const double *qd, const double
         V += 0.5 * inertia_lower[j] * least * least;
         at[j] = q[j] + LEAD * qd[j];
         qd_a[j] = qd_d[j] + K_r[j] * e;
-        qdd_a[j] = qdd_d[j] + K_r[j] * de;
+        qdd_a[j] = qdd_d[j] + K_r[j] * de + OWN_DAMPING * r[j];
     }
     out->V = good ? V : INFINITY;
     out->S = INFINITY;

@@ -3,7 +3,8 @@ r"""The robust control law: the torque of some parameter in the box, plus dampin
 ``tau = W_s(q_p, qd, qd_a, qdd_a) (theta_mid + s) + K_d r``, ``s_p = rad_p sat((r^T W_s)_p / eps_p)``, with the
 position ``q_p = q + lead qd`` that the arm will be at in the middle of the command's life, ``eps_p = c h b_p`` and
 ``b_p = sum_j |W_s,jp| a_j / L_j``, ``a_j = sum_p |W_s,jp| rad_p``: the gain adapts to the state and to the box, so
-that the sampled loop's dissipation is proved at every tick (docs/understand/guarantees.md, "Tracking"). For ``r = 0``
+that the sampled loop's dissipation is proved at every tick (docs/understand/guarantees.md, "Tracking"). With
+``controller.damping: inertia`` the damping is ``kappa r`` in the acceleration instead of ``K_d r``. For ``r = 0``
 or a point box the robust term vanishes; it is continuous in r, and ``theta_mid + s`` stays in the box.
 """
 
@@ -104,6 +105,8 @@ class RobustLaw:
         self._q[0] = q + g.lead * qd
         self._qd_a[0] = reference[1] + g.K_r * self.e
         self._qdd_a[0] = reference[2] + g.K_r * self.de
+        if g.own_damping > 0.0:  # by the arm's own inertia, whatever that is
+            self._qdd_a[0] += g.own_damping * self.r
         slotine_li_kernel(self._arm, self._q, self._qd, self._qd_a, self._qdd_a, self._transition, self._regressor)
         self.uncertainty = robust_torque(
             self._regressor[0], model.mid, model.rad, self.r, g.K_d, g.inertia_lower, self._gain, self.torque

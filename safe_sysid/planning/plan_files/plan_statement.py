@@ -111,6 +111,8 @@ def gains_statement(gains: TrackingTube, model: RobotModel) -> dict[str, Any]:
     # The box is the robot's prior, which the robot's statement holds.
     skipped = ("assumptions", "box")
     own = {f.name: getattr(gains, f.name) for f in dataclasses.fields(gains) if f.name not in skipped}
+    if gains.own_damping == 0.0:
+        del own["own_damping"]  # plans of a constant K_d say nothing of it
     assumed = {f.name: getattr(gains.assumptions, f.name) for f in dataclasses.fields(gains.assumptions)}
     if not np.any(gains.assumptions.feed_forward):
         del assumed["feed_forward"]  # plans of arms without one say nothing of it

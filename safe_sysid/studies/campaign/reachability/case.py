@@ -183,11 +183,13 @@ def _gains(
         hold_max=0.00125,
         delay_max=0.0002,
     )
+    damping = rng.uniform(0.0, 200.0, n) * rng.choice([0.0, 1.0], n, p=[0.1, 0.9])
     return ControllerGains(
         assumptions=assume,
         box=box,
         K_r=k_r,
-        K_d=rng.uniform(0.0, 200.0, n) * rng.choice([0.0, 1.0], n, p=[0.1, 0.9]),
+        K_d=damping,
+        own_damping=0.3 * float(damping[0]),
         kappa=10.0,
         robust_gain=float(rng.uniform(0.6, 3.0)),
         inertia_lower=rotor * rng.choice([1.0, 0.7]),

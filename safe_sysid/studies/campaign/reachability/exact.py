@@ -117,7 +117,7 @@ def exact_states(tube: Tube, time: float, x: FloatArray) -> ExactStates:
             d[0] - e + dq,
             d[1] - de + dv,
             d[1] + k * e_m,
-            d[2] + k * de_m,
+            d[2] + k * de_m + number(tube.own_damping) * (de_m + k * e_m),
             de_m + k * e_m,
         )
 

@@ -62,6 +62,7 @@ class Tube:
         e_box: (n,) bound of each |e_j|, rad.
         k_r: (n,) 1/s.
         dq, dv: (n,) bounds of the measurement errors, rad and rad/s.
+        own_damping: of r, in the acceleration that the law asks for, 1/s.
     """
 
     trajectory: QuinticTrajectory
@@ -71,6 +72,7 @@ class Tube:
     k_r: FloatArray
     dq: FloatArray
     dv: FloatArray
+    own_damping: float
 
     @classmethod
     def of(cls, trajectory: QuinticTrajectory, gains: ControllerGains) -> Tube:
@@ -82,7 +84,7 @@ class Tube:
         errors = (
             np.broadcast_to(x, (n,)) * 1.0 for x in (gains.assumptions.position_error, gains.assumptions.velocity_error)
         )
-        return cls(trajectory, r / k_r * factor, r, np.minimum(box, r / k_r), k_r, *errors)
+        return cls(trajectory, r / k_r * factor, r, np.minimum(box, r / k_r), k_r, *errors, gains.own_damping)
 
     @property
     def n(self) -> int:
@@ -149,6 +151,6 @@ class Tube:
             q_m,
             qd_m,
             d[:, 1] + self.k_r * e_m,
-            d[:, 2] + self.k_r * de_m,
+            d[:, 2] + self.k_r * de_m + self.own_damping * (de_m + self.k_r * e_m),
             de_m + self.k_r * e_m,
         )

@@ -1,0 +1,108 @@
+"""Which poses may be started from: random poses at which the drives hold every payload of the prior.
+
+Kept are poses within the position limits, where gravity of any parameters of the prior takes at most 90 % of each
+drive's torque, and all bodies are at least 10 mm apart: nothing of physics forbids to rest there. Asked is what the
+start check says (:func:`safe_sysid.planning.certification.certificate.may_rest`), with the gains of lock-step and of
+real time; what it refuses is counted by the first margin that speaks against it.
+
+    python benchmarks/starts.py --poses 300
+    python benchmarks/starts.py --robots kinova_gen3 --set controller.damping=inertia controller.inertia_ratio=3
+    python benchmarks/starts.py --inertia --json starts.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from safe_sysid.control.gains.design import design_gains
+from safe_sysid.dynamics import dynamics_of
+from safe_sysid.errors import ParameterError
+from safe_sysid.planning.certification.certificate import may_rest
+from safe_sysid.planning.distances.proximity import Proximity
+from safe_sysid.robot.frames import forward_kinematics
+from safe_sysid.robot.loading import load_robot
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.scenes.scene import Scene
+
+ROBOTS = ("kinova_gen3", "ur5e", "franka_panda", "three_joint", "three_joint_wall")
+#: Of the files, with damping by the arm's own inertia: K_r, inertia_ratio, uncertainty.
+INERTIA = {
+    "kinova_gen3": (2.8, 3.0, 9.2), "ur5e": (8.0, 6.0, 15.0), "franka_panda": (8.0, 8.0, 9.0),
+    "three_joint": (8.0, 4.0, 15.0), "three_joint_wall": (8.0, 4.0, 15.0),
+}  # fmt: skip
+SPARE, APART = 0.1, 0.01  # of the torque; m
+_BATCH = 100
+
+
+def restful(model: RobotModel, scene: Scene, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Poses (count, n) that nothing of physics forbids to rest at."""
+    limits, box, kin = model.limits, model.arm_prior, model.kinematics
+    lower = np.where(model.continuous, -np.pi, limits.position_lower)
+    upper = np.where(model.continuous, np.pi, limits.position_upper)
+    proximity, found = Proximity.build(model, scene, 0.0), np.empty((0, model.n))
+    while len(found) < count:
+        q = rng.uniform(lower, upper, (_BATCH, model.n))
+        w = dynamics_of(kin).torque_regressor(q, 0.0 * q, 0.0 * q, model.friction_transition_velocity)
+        held = np.abs(w @ box.mid) + np.abs(w) @ box.rad <= (1.0 - SPARE) * model.limits.torque
+        near = proximity.distances(*forward_kinematics(kin, q), np.zeros(model.n))
+        apart = [values.min(axis=1, initial=np.inf) >= APART for values in (near.clearance, near.self_clearance)]
+        found = np.concatenate([found, q[held.all(axis=1) & apart[0] & apart[1]]])
+    return found[:count]
+
+
+def ask(model: RobotModel, scene: Scene, poses: np.ndarray, lockstep: bool) -> dict[str, Any]:
+    """How many poses the start check refuses, and why."""
+    try:
+        gains = design_gains(model, lockstep)
+    except ParameterError as error:
+        return {"poses": len(poses), "refused": len(poses), "why": {str(error)[:40]: len(poses)}}
+    free, against = may_rest(model, model.arm_prior, scene, gains, poses)
+    why = Counter(f"{found[0].family}: {found[0].culprit}".split(": the ")[0] for found in against if found)
+    return {
+        "poses": len(poses), "refused": int(np.sum(~free)), "why": dict(why.most_common()),
+        "tube, mrad": 1e3 * float(gains.e_bound.max()), "nu": float(np.sqrt(2.0 * gains.V_max)),
+    }  # fmt: skip
+
+
+def main() -> None:
+    """Ask and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--robots", nargs="+", default=ROBOTS)
+    parser.add_argument("--poses", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="changes of the robots' files")
+    parser.add_argument("--inertia", action="store_true", help="controller.damping: inertia, with hypotheses as wide")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    changes = {key: yaml.safe_load(value) for key, value in (text.split("=", 1) for text in options.set)}
+    table, found = Table(title="poses refused as starts"), {}
+    for column in ("robot", "gains", "refused", "tube, mrad", "why"):
+        table.add_column(column)
+    for name in options.robots:
+        own = {"controller.damping": "inertia"} if options.inertia else {}
+        if options.inertia and name in INERTIA:
+            keys = ("controller.K_r", "controller.inertia_ratio", "controller.uncertainty")
+            own |= dict(zip(keys, INERTIA[name], strict=True))
+        model, scene = load_robot(name, **(own | changes)), Scene("open")
+        poses = restful(model, scene, options.poses, np.random.default_rng(options.seed))
+        for gains, lockstep in (("lock-step", True), ("real time", False)):
+            one = found[f"{name}, {gains}"] = ask(model, scene, poses, lockstep)
+            why = ", ".join(f"{count} {text}" for text, count in list(one["why"].items())[:4])
+            share = one["refused"] / one["poses"]
+            table.add_row(name, gains, f"{share:.0%}", f"{one.get('tube, mrad', np.nan):.1f}", why)
+    Console().print(table)
+    if options.json is not None:
+        options.json.write_text(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()

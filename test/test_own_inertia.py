@@ -1,0 +1,134 @@
+"""Damping by the arm's own inertia: what its proof adds to the theorem's (docs/understand/guarantees.md), attacked."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.gains.design import design_gains
+from safe_sysid.control.gains.power_loss import ClosedLoop
+from safe_sysid.control.laws.c_code import write_law
+from safe_sysid.control.laws.law import ModelInUse
+from safe_sysid.control.laws.robust import RobustLaw
+from safe_sysid.dynamics import dynamics_of
+from safe_sysid.planning.certification.certificate import may_rest
+from safe_sysid.robot.loading import load_robot
+from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.scenes.scene import Scene
+from safe_sysid.simulation.arms import draw_truth
+from safe_sysid.simulation.payloads import payload_from_spec
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
+
+import starts
+import tracking
+
+
+@pytest.fixture(scope="module")
+def own() -> tuple[RobotModel, ControllerGains]:
+    model = load_robot("kinova_gen3", **tracking.INERTIA)
+    return model, design_gains(model)
+
+
+def inertia(model: RobotModel, theta: np.ndarray, q: np.ndarray) -> np.ndarray:
+    return dynamics_of(model.kinematics).momentum_regressor(np.tile(q, (model.n, 1)), np.eye(model.n)) @ theta
+
+
+def largest(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
+    """Smallest and largest eigenvalue of ``a^-1 b``."""
+    found = np.linalg.eigvals(np.linalg.solve(a, b)).real
+    return float(found.min()), float(found.max())
+
+
+def test_inertia_hardly_changes_while_a_command_counts(own: tuple[RobotModel, ControllerGains]) -> None:
+    """Matrices of a hold, all poses as far apart as motion, lead and errors allow, in units of the law's inertia."""
+    model, gains = own
+    rng, n, a, kappa = np.random.default_rng(0), model.n, gains.assumptions, gains.own_damping
+    loop = ClosedLoop(
+        model.kinematics, gains.box, a, gains.inertia_lower, gains.K_r, gains.K_d, gains.kappa,
+        model.friction_transition_velocity, kappa,
+    )  # fmt: skip
+    assert np.all(gains.K_d == 0.0)
+    assert kappa > gains.kappa == loop.kappa > 0.97 * kappa
+    far = 3.0 * a.hold_max * a.velocity + a.position_error + a.hold_max * a.velocity_error
+    nu, reached = float(np.sqrt(2 * gains.V_max)), 0.0
+    for seed in range(20):
+        theta = draw_truth(model, payload_from_spec("8lb"), np.random.default_rng(seed % 4), mode="corner")
+        q = rng.uniform(-2.5, 2.5, n)
+        true, law, before = (inertia(model, theta, q + way * far) for way in (0.0, *rng.choice([-1.0, 1.0], (2, n))))
+        unit = law / loop.stretch
+        low, high = largest(unit, true)
+        assert low >= 1.0
+        assert high <= loop.mu
+        assert np.linalg.eigvalsh(unit - np.diag(loop.root**2))[0] >= 0.0
+        reached = max(reached, high / loop.stretch - 1.0, 1.0 - low / loop.stretch)
+        half = np.linalg.cholesky(unit)
+        back = np.linalg.inv(half.T)
+        for damping in (kappa * law, kappa * before):
+            scaled = half.T @ np.linalg.solve(true, damping) @ back
+            assert np.linalg.norm(scaled - loop.c_d * np.eye(n), 2) <= loop.e_d
+            assert largest(unit, damping)[1] <= loop.mu_d
+            assert np.linalg.norm(np.linalg.solve(half, damping - kappa * law) @ back, 2) <= loop.e_d
+        assert largest(true, kappa * law)[0] >= loop.kappa
+        qd = rng.choice([-1.0, 1.0], n) * a.velocity
+        turn = np.linalg.solve(half, inertia(model, theta, q + a.hold_max * qd) - true) @ back
+        assert np.linalg.norm(turn, 2) <= 2.0 * loop.gain(loop.motion_bounds(nu)[2].qd_a) * a.hold_max
+        x = rng.normal(size=n) * np.array([0.1, 10.0])[rng.integers(2, size=n)]
+        if np.linalg.eigvalsh(true - np.diag(a.inertia_upper))[-1] <= 0.0:
+            assert np.sqrt(x @ unit @ x) <= min(loop.across * np.linalg.norm(x * loop.root), loop.motion_norm(x))
+    assert reached > 0.1 * (loop.stretch - 1.0), "a weak attack"
+
+
+def test_the_law_asks_for_an_acceleration(own: tuple[RobotModel, ControllerGains]) -> None:
+    """Known parameters: the torque that makes ``dr = -kappa r``, whatever the pose; a box: in its image."""
+    model, gains = own
+    law, theta = RobustLaw(model.kinematics, gains, model.friction_transition_velocity), model.theta_nominal
+    box, rng = model.arm_prior, np.random.default_rng(2)
+    q, qd, q_d, qd_d, qdd_d = rng.uniform(-1, 1, (5, model.n))
+    e, de = q_d - q, qd_d - qd
+    r = de + gains.K_r * e
+    w = dynamics_of(model.kinematics).slotine_li_regressor(
+        q + gains.lead * qd, qd, qd_d + gains.K_r * e, qdd_d + gains.K_r * de + gains.own_damping * r, 0.01
+    )
+    reference = np.stack([q_d, qd_d, qdd_d])
+    known = law.step(0.0, q, qd, reference, ModelInUse(theta, theta, np.zeros_like(theta)))
+    np.testing.assert_allclose(known, w @ theta, rtol=1e-12, atol=1e-9)
+    torque = law.step(0.0, q, qd, reference, ModelInUse(box.mid, box.mid, box.rad))
+    assert np.all(np.abs(torque - w @ box.mid) <= np.abs(w) @ box.rad + 1e-9)
+
+
+def test_every_claim_holds_in_closed_loop() -> None:
+    """Corners, jumps, errors on their bounds, longest and irregular holds; rotors as bodies on moving links, too."""
+    lines = [tracking.run(number, 1, duration=0.06, inertia=True) for number in range(6)]
+    lines += [tracking.run(number, 1, duration=0.03, inertia=True, gears=20.0) for number in range(2)]
+    found = tracking.summarise(lines)
+    assert found["violated"] == 0, found
+    kinds = [kind for kind in tracking.KINDS if kind in found]
+    reached = {claim: max(found[kind][claim] for kind in kinds) for claim in tracking.CLAIMS}
+    assert min(reached[claim] for claim in ("V", "r", "lemma", "U", "movement")) > 0.3, "a weak attack"
+
+
+@pytest.mark.parametrize(("how", "claim"), [("damping", "lemma"), ("robust", "V"), ("delay", "age")])
+def test_broken_laws_are_caught(how: str, claim: str) -> None:
+    assert any(tracking.run(k, 1, how, duration=0.08, inertia=True)["share"][claim] > 1.01 for k in range(8))
+
+
+def test_poses_of_much_inertia_may_be_rested_at(tmp_path: Path) -> None:
+    """What refused two of three starts was the hypothesis on H; the tube is no wider. And the law in C is this one."""
+    refused, tubes = {}, {}
+    poses = starts.restful(load_robot("three_joint"), Scene("open"), 60, np.random.default_rng(0))
+    for damping in ("constant", "inertia"):
+        keys = ("controller.K_r", "controller.inertia_ratio", "controller.uncertainty")
+        more = dict(zip(keys, starts.INERTIA["three_joint"], strict=True)) if damping == "inertia" else {}
+        model = load_robot("three_joint", **{"controller.damping": damping, **more})
+        gains = design_gains(model)
+        free, _ = may_rest(model, model.arm_prior, Scene("open"), gains, poses)
+        refused[damping], tubes[damping] = 1.0 - float(np.mean(free)), float(gains.e_bound.max())
+    assert refused["constant"] > 0.5
+    assert refused["inertia"] < 0.15
+    assert tubes["inertia"] < 1.1 * tubes["constant"]
+    write_law(model, gains, tmp_path / "law")
