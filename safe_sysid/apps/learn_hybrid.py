@@ -57,23 +57,17 @@ INSTALL = (
 
 @dataclass(frozen=True, eq=False)
 class TrainedModel:
-    """A model, how it was trained and how far off it is.
-
-    Attributes:
-        errors: of each split: ``nmse``, ``nmse_per_joint`` and ``rms_per_joint``, along whole trajectories.
-        parts: the same of its rigid part, ``rbd``, and with friction, ``rbd_sign``; empty without a rigid part.
-        history: of the training, epoch by epoch; empty where nothing was trained by gradients.
-        ended: why the training ended.
-        file: written, where there is one.
-    """
+    """A model, how it was trained and how far off it is."""
 
     learned: Learned
+    #: of each split: ``nmse``, ``nmse_per_joint`` and ``rms_per_joint``, along whole trajectories
     errors: dict[str, dict[str, Any]]
+    #: the same of its rigid part, ``rbd``, and with friction, ``rbd_sign``; empty without a rigid part
     parts: dict[str, dict[str, dict[str, Any]]]
-    history: tuple[Any, ...]
+    history: tuple[Any, ...]  #: of the training, epoch by epoch; empty where nothing was trained by gradients
     seconds: float
-    ended: str
-    file: Path | None
+    ended: str  #: why the training ended
+    file: Path | None  #: written, where there is one
 
 
 def need_torch(device: str = "cpu") -> None:
@@ -162,9 +156,7 @@ def identified(model: RobotModel, dataset: Dataset, friction: bool) -> FloatArra
 
     The same squares are minimised as in training: of torques in units of their range.
 
-    Args:
-        model: of the arm; its rotor inertias are taken as they are.
-        friction: whether there is friction.
+    ``model``: of the arm; its rotor inertias are taken as they are; ``friction``: whether there is friction.
 
     Raises:
         ParameterError: the solver finds no arm.
@@ -192,8 +184,7 @@ def errors_of(
 ) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, dict[str, Any]]]]:
     """Errors of a model along whole trajectories, its memory empty at the start of each; by the code that control runs.
 
-    Args:
-        predict: (N, n) torque along a motion of what ``learned`` does not hold; None where it holds all.
+    ``predict``: (N, n) torque along a motion of what ``learned`` does not hold; None where it holds all.
 
     Returns:
         Of each split, and of each part of a rigid model and each split: ``nmse``, ``nmse_per_joint``,
@@ -269,8 +260,7 @@ def dataset_from_logs(options: ArmLogOptions, model: RobotModel, folder: Path) -
     filter, forwards and backwards, and differentiated. Of each log the last part is held out, half of that for
     validation and half as test.
 
-    Returns:
-        The data set, and what speaks against its logs.
+    Returns the data set, and what speaks against its logs.
 
     Raises:
         SafeSysIdError: a log cannot be used.
@@ -318,10 +308,7 @@ def dataset_from_logs(options: ArmLogOptions, model: RobotModel, folder: Path) -
 
 
 def learn_hybrid(options: LearnHybridOptions) -> int:
-    """Read, check, train, export, tell.
-
-    Returns:
-        Exit status: 0 learned, 2 logs with errors.
+    """Read, check, train, export, tell. Returns the exit status: 0 learned, 2 logs with errors.
 
     Raises:
         SafeSysIdError: something cannot be used; one line says what.

@@ -27,21 +27,17 @@ class ResidualModel(Protocol):
     def predict(self, q: FloatArray, qd: FloatArray, qdd: FloatArray) -> tuple[FloatArray, float]:
         """Torque that drives must add to the rigid model's, and how far to trust that.
 
+        Returns (n,) N m or N, and a share from 0 (nothing is known there) to 1.
+
         Args:
             q: (n,) rad or m.
             qd: (n,) rad/s or m/s.
             qdd: (n,) rad/s^2 or m/s^2.
-
-        Returns:
-            (n,) N m or N, and a share from 0 (nothing is known there) to 1.
         """
 
 
 def make_residual_model(model: RobotModel, name: str | None, file: str | None) -> ResidualModel:
-    """A residual model by name.
-
-    Args:
-        name: in :data:`~safe_sysid.extensions.RESIDUAL_MODELS`.
+    """A residual model by name. ``name``: in :data:`~safe_sysid.extensions.RESIDUAL_MODELS`.
 
     Raises:
         ParameterError: unknown name, or no file is named.

@@ -17,11 +17,7 @@ __all__ = ["sizes", "trainings"]
 
 
 def trainings(which: str, options: argparse.Namespace, dataset: Dataset, console: Console) -> int:
-    """Train, or go on with, the models of a table; print it.
-
-    Returns:
-        Exit status.
-    """
+    """Train, or go on with, the models of a table; print it. Returns the exit status."""
     from safe_sysid.studies.hybrid import model_tables
 
     how = "_as_paper" if options.as_paper else ""
@@ -42,11 +38,7 @@ def trainings(which: str, options: argparse.Namespace, dataset: Dataset, console
 
 
 def sizes(which: str, options: argparse.Namespace, dataset: Dataset, console: Console) -> int:
-    """Print sizes of networks, data and torques.
-
-    Returns:
-        Exit status.
-    """
+    """Print sizes of networks, data and torques. Returns the exit status."""
     from safe_sysid.studies.hybrid.model_tables import table_4
 
     told = table_4(dataset)

@@ -52,10 +52,7 @@ class ResidualFeedForward:
 
 
 def make_feed_forward(model: RobotModel) -> FeedForward:
-    """The feed-forward that a robot's file names.
-
-    Args:
-        model: of the arm; ``controller.feed_forward.name`` is given.
+    """The feed-forward that a robot's file names. ``model``: of the arm; ``controller.feed_forward.name`` is given.
 
     Raises:
         ParameterError: unknown name, or the feed-forward cannot be made.

@@ -60,11 +60,7 @@ def _checksum(arrays: Mapping[str, NDArray[Any]]) -> str:
 
 
 def write_hybrid(path: str | Path, learned: Learned) -> None:
-    """Write a model, whole or not at all.
-
-    Args:
-        path: of the file; ``.npz`` is not appended.
-        learned: to write.
+    """Write a model, whole or not at all. ``path``: of the file; ``.npz`` is not appended; ``learned``: to write.
 
     Raises:
         HybridFileError: a Deep Lagrangian network, which no control process runs, or the file cannot be written.
@@ -92,9 +88,7 @@ def write_hybrid(path: str | Path, learned: Learned) -> None:
 def read_hybrid(path: str | Path, joint_names: Sequence[str] | None = None) -> Learned:
     """Read and check a model that :func:`write_hybrid` wrote.
 
-    Args:
-        path: of the file.
-        joint_names: of the arm that it is for; None: any.
+    ``path``: of the file; ``joint_names``: of the arm that it is for; None: any.
 
     Raises:
         HybridFileError: no such file or format, a checksum that does not fit, an array missing or of another type or
@@ -137,10 +131,7 @@ def _learned(arrays: Mapping[str, NDArray[Any]]) -> Learned:
 
 
 def check(learned: Learned) -> None:
-    """Refuse a model that cannot be run.
-
-    Args:
-        learned: to check.
+    """Refuse a model that cannot be run. ``learned``: to check.
 
     Raises:
         HybridFileError: names what is wrong, its value and what was expected.

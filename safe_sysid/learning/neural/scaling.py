@@ -29,10 +29,7 @@ def network_inputs(scaling: Scaling, sees: str, states: FloatArray) -> FloatArra
 
 
 def scaling_of(dataset: Dataset) -> Scaling:
-    """Units of a data set, from its training data.
-
-    Args:
-        dataset: with at least one trajectory for training.
+    """Units of a data set, from its training data. ``dataset``: with at least one trajectory for training.
 
     Raises:
         ParameterError: nothing to train with, or a joint whose motions or torques never change.

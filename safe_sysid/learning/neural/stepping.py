@@ -313,11 +313,7 @@ class HybridResidual:
     in_tick = True  # loops of fixed lengths, compiled; and a memory must see every tick, once
 
     def __init__(self, stepping: SteppingModel) -> None:
-        """With an empty memory.
-
-        Args:
-            stepping: the model.
-        """
+        """With an empty memory. ``stepping``: the model."""
         self.stepping = stepping
         self._last = np.zeros(stepping.learned.scaling.torque_low.size)
         self._moved = np.zeros_like(self._last)
@@ -325,11 +321,7 @@ class HybridResidual:
 
     @classmethod
     def read(cls, model: RobotModel, path: Path) -> HybridResidual:
-        """From a file that ``safe-sysid learn hybrid`` wrote.
-
-        Args:
-            model: of the arm.
-            path: of the file.
+        """From a file that ``safe-sysid learn hybrid`` wrote. ``model``: of the arm; ``path``: of the file.
 
         Raises:
             HybridFileError: damaged, of another arm's joints, or with a memory that steps at another rate.

@@ -96,12 +96,8 @@ class FrictionExperiment(Campaign):
 def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
     """One arm, one source of friction; links, rotors and viscous friction are fed forward as they are.
 
-    Args:
-        seed: of the set-points.
-        options: ``motions``.
-
-    Returns:
-        Mean over joints of root mean squares along motions, degrees, by gains and duration; None: the arm ran away.
+    ``seed``: of the set-points; ``options``: ``motions``.
+    Returns mean over joints of root mean squares along motions, degrees, by gains and duration; None: the arm ran away.
     """
     arm_name, source = list(ARMS)[index // len(SOURCES)], SOURCES[index % len(SOURCES)]
     model = load_panda()

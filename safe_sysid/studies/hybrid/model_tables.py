@@ -105,24 +105,19 @@ def model_experiment(
 
 
 def is_sound(result: Result) -> bool:
-    """Whether a training ran to its end.
-
-    Args:
-        result: of the trial.
-    """
+    """Whether a training ran to its end. ``result``: of the trial."""
     return "error" not in result
 
 
 def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
     """Train one model with one seed; goes on from its checkpoint where there is one.
 
+    Returns NMSE of the splits, those of the rigid part, epochs, seconds and why the training ended.
+
     Args:
         seed: the first one.
         index: of the trial.
         options: ``table``, ``seeds``, ``data``, ``out``, ``minutes``, ``as_paper`` and ``device``.
-
-    Returns:
-        NMSE of the splits, those of the rigid part, epochs, seconds and why the training ended.
     """
     from safe_sysid.learning.neural.training.fit import Schedule
 
@@ -167,13 +162,12 @@ def _rows(which: str, results: Sequence[Result]) -> list[Result]:
 def summary(which: str, header: Result, results: Sequence[Result]) -> Result:
     """All that came out, for programs.
 
+    Returns ``rows``: model, optimization, seed, and NMSE of training, validation and test; ``errors`` of trials.
+
     Args:
         which: table.
         header: of the campaign.
         results: of its trials.
-
-    Returns:
-        ``rows``: model, optimization, seed, and NMSE of training, validation and test; ``errors`` of trials.
     """
     errors = [result["error"] for result in results if "error" in result]
     return {"table": which, **header, "rows": _rows(which, results), "errors": errors}
@@ -182,9 +176,7 @@ def summary(which: str, header: Result, results: Sequence[Result]) -> Result:
 def table(which: str, told: Result) -> Table:
     """Means and deviations over seeds, the paper's numbers in brackets.
 
-    Args:
-        which: table.
-        told: of :func:`summary`.
+    ``which``: table; ``told``: of :func:`summary`.
     """
     out = Table(
         title=f"Table {'I' * int(which)}: NMSE of torques along whole trajectories, ours (the paper)",
@@ -240,10 +232,7 @@ def draw_figure_2(told: Result, out: Path) -> Path | None:
 
 
 def table_4(dataset: Dataset) -> Result:
-    """Sizes of the networks, of the data and of torques (Table IV).
-
-    Args:
-        dataset: to describe.
+    """Sizes of the networks, of the data and of torques (Table IV). ``dataset``: to describe.
 
     Raises:
         ParameterError: torch is missing.

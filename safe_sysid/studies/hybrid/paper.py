@@ -72,10 +72,6 @@ _PRINTED = {
 
 
 def average(what: str, gains: str, model: str) -> float | None:
-    """Degrees of table III; None where the paper has none.
-
-    Args:
-        what: ``rmse`` or ``final``.
-    """
+    """Degrees of table III; None where the paper has none. ``what``: ``rmse`` or ``final``."""
     joints = JOINTS[what, gains].get(model)
     return None if joints is None else _PRINTED.get((what, gains, model), sum(joints) / len(joints))

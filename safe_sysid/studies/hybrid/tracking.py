@@ -102,8 +102,7 @@ def write_rigid_models(
 def trained_models(folder: Path) -> dict[str, str]:
     """Files of the models that table 2 has trained, by the paper's names and seeds; rigid parts of E2E ones, too.
 
-    Args:
-        folder: of table 2's trainings: ``rbd_sign_lstm_2s_0/model.npz`` and others.
+    ``folder``: of table 2's trainings: ``rbd_sign_lstm_2s_0/model.npz`` and others.
     """
     files = {}
     for path in sorted(folder.glob("*/model.npz")):
