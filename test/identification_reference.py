@@ -6,6 +6,8 @@ term by term, without cumulative sums.
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from safe_sysid.dynamics import dynamics_of
@@ -174,51 +176,92 @@ def reference_row(kin, box, e, data, first, last, ramp):
         rise = min(ramp, 0.5 * (t[last] - t[first]))
         return min(min(t[k] - t[first], t[last] - t[k]) / rise, 1.0)
 
-    def step(k):
-        s = {}
-        h = t[k + 1] - t[k]
-        sigma = e.stamp + 2.0**-52 * abs(t[k + 1])
-        longest, ratio = h + 2 * sigma, 2 * sigma / h
-        delta, c = q[k + 1] - q[k], 0.5 * (q[k] + q[k + 1])
+    def times(k):
+        h, sigma = t[k + 1] - t[k], e.stamp + 2.0**-52 * abs(t[k + 1])
+        return h, sigma, h + 2 * sigma, 2 * sigma / h
+
+    def velocities(k, delta, both, acc, chord):
+        """Mean velocity, its error, sign; mean by velocities alone and its error. ``both``: of the change delta."""
+        h, _, longest, ratio = times(k)
         by_q, by_v = delta / h, 0.5 * (qd[k] + qd[k + 1])
-        acc = e.acceleration
+        rho_q = both / h + (np.abs(by_q) + both / h) * ratio / (1 - ratio)
+        rho_v = np.minimum(0.25 * acc * longest, chord)
         if e.jerk is not None:
-            acc = np.minimum(acc, (np.abs(qd[k + 1] - qd[k]) + 2 * dv) / (h * (1 - ratio)) + 0.5 * e.jerk * longest)
-        rho_q = 2 * dq / h + (np.abs(by_q) + 2 * dq / h) * ratio / (1 - ratio)
+            rho_v = np.minimum(rho_v, e.jerk * longest**2 / 12)
+        rho_v = rho_v + dv
+        use = rho_q <= rho_v
+        u, rho = np.where(use, by_q, by_v), np.where(use, rho_q, rho_v)
+        reach = 0.5 * acc * longest
+        sign = np.where(
+            np.abs(u) - rho - reach > e.transition,
+            np.sign(u),
+            np.where(np.abs(by_v) - dv - reach > e.transition, np.sign(by_v), 0.0),
+        )
+        return u, rho, sign, by_v, rho_v
 
-        def velocities(acc):
-            rho_v = 0.25 * acc * longest
-            if e.jerk is not None:
-                rho_v = np.minimum(rho_v, e.jerk * longest**2 / 12)
-            rho_v = rho_v + dv
-            use = rho_q <= rho_v
-            u, rho = np.where(use, by_q, by_v), np.where(use, rho_q, rho_v)
-            reach = 0.5 * acc * longest
-            sign = np.where(
-                np.abs(u) - rho - reach > e.transition,
-                np.sign(u),
-                np.where(np.abs(by_v) - dv - reach > e.transition, np.sign(by_v), 0.0),
-            )
-            return u, rho, sign
-
-        u, rho, sign = velocities(acc)
-        if e.torque_source != "link" and e.effort == "held" and e.torque_delay + e.torque_jitter == 0 and np.all(sign):
+    @functools.cache
+    def bounds_of(k):
+        """Of the acceleration, and of the mean velocity less that of the ends."""
+        _, _, longest, ratio = times(k)
+        acc, chord = e.acceleration, np.full(n, np.inf)
+        mean = (np.abs(qd[k + 1] - qd[k]) + 2 * dv) / ((t[k + 1] - t[k]) * (1 - ratio))
+        if e.jerk is not None:
+            acc = np.minimum(acc, mean + 0.5 * e.jerk * longest)
+        if e.torque_source != "link" and e.effort == "held" and e.torque_delay + e.torque_jitter == 0:
+            u, rho, sign, *_ = velocities(k, q[k + 1] - q[k], 2 * dq, acc, chord)
             least, speed = box.lower[12 * n : 13 * n], np.abs(u) + rho
 
             def over(force):
                 return np.sqrt(np.sum(force**2 / least) / least)
 
-            loose, acc = over(half[k + 1]), np.array(acc)
+            loose, acc = over(half[k + 1] + np.where(sign == 0.0, fc, 0.0)), np.array(acc)
             for _ in range(2):
                 v = speed + 0.5 * acc * longest
                 force = (1 + e.gravity_relative) * leibniz.f1(v, v, acc) + fv * acc + leibniz.p2(v, v, acc, v, acc)
                 force = force + leibniz.p1(v, acc, zero) + leibniz.p1(loose, v, zero)
-                mean = (np.abs(qd[k + 1] - qd[k]) + 2 * dv) / (h * (1 - ratio))
                 acc = np.minimum(acc, mean + 0.5 * longest * over(force) + 2 * loose)
-            u, rho, sign = velocities(acc)
+                chord = np.minimum(chord, longest * (longest * over(force) / 12 + loose / 4))
+        return acc, chord
+
+    @functools.cache
+    def ridden(k):
+        """Change of position by velocities, and its error."""
+        h, sigma, longest, _ = times(k)
+        *_, by_v, rho_v = velocities(k, q[k + 1] - q[k], 2 * dq, *bounds_of(k))
+        return h * by_v, longest * rho_v + 2 * sigma * np.abs(by_v)
+
+    @functools.cache
+    def tied(k):
+        """Position of a sample and its error, by all readings of up to 24 samples on either side."""
+        if not np.any(dq > 0):
+            return q[k], dq
+        at, off = np.empty(n), np.empty(n)
+        for j in range(n):
+            low, high = q[k][j] - dq[j], q[k][j] + dq[j]
+            for way in (-1, 1):
+                moved, loose = 0.0, dq[j]
+                for i in range(1, 25):
+                    if not 0 <= k + way * i < len(t):
+                        break
+                    ride, error = ridden(k + way * i if way < 0 else k + i - 1)
+                    moved, loose = moved - way * ride[j], loose + error[j]
+                    reading = q[k + way * i][j] + moved
+                    if max(low, reading - loose) > min(high, reading + loose):
+                        break
+                    low, high = max(low, reading - loose), min(high, reading + loose)
+            at[j], off[j] = 0.5 * (low + high), 0.5 * (high - low)
+        return at, off
+
+    def step(k):
+        s = {}
+        h, _, longest, _ = times(k)
+        (before, off_before), (after, off_after) = tied(k), tied(k + 1)
+        delta, c, both = after - before, 0.5 * (before + after), off_before + off_after
+        by_q, acc = delta / h, bounds_of(k)[0]
+        u, rho, sign, *_ = velocities(k, delta, both, *bounds_of(k))
         w = 0.5 * acc * longest + rho
         v = np.abs(u) + w
-        x, x1 = 0.5 * v * longest + dq, acc * longest**2 / 12 + dq
+        x, x1 = 0.5 * v * longest + 0.5 * both, acc * longest**2 / 12 + 0.5 * both
         tau, noise = middle[k + 1], half[k + 1]
         loose = noise
         if e.effort == "sampled":
@@ -232,7 +275,8 @@ def reference_row(kin, box, e, data, first, last, ramp):
         s["rate"] = at.first(leibniz, "f", x1, rho) + 0.5 * far_f
         s["slope"] = longest**2 / 12 * at.first(leibniz, "f", v, acc) + longest / 8 * far_f
         s["ramp"] = at.first(leibniz, "p", x1, zero) + 0.5 * far_p
-        s["shift"] = at.first(leibniz, "p", zero, dq) + ia * dq
+        more = np.maximum(off_before, off_after)
+        s["shift"] = at.first(leibniz, "p", zero, more) + ia * more
         turned = leibniz.f1(zero, x1, zero) + 0.5 * leibniz.f2(zero, x, zero, x, zero)
         s["gravity"] = gamma * np.minimum(leibniz.f0(zero) / leibniz.g, at.f_g + turned / leibniz.g)
         s["x_mid"] = tau + f @ mid - beta_mid - sign * fc_mid
@@ -242,9 +286,10 @@ def reference_row(kin, box, e, data, first, last, ramp):
         return s
 
     def end(k):
-        value = Derivatives(kin, box, q[k], qd[k]).first(leibniz, "p", dq, dv)
-        value = value + 0.5 * leibniz.p2(np.abs(qd[k]) + dv, dq, dv, dq, dv) + ia * dv
-        p = dynamics_of(kin).momentum_regressor(q[k], qd[k])[:, inertial]
+        at, off = tied(k)
+        value = Derivatives(kin, box, at, qd[k]).first(leibniz, "p", off, dv)
+        value = value + 0.5 * leibniz.p2(np.abs(qd[k]) + dv, off, dv, off, dv) + ia * dv
+        p = dynamics_of(kin).momentum_regressor(at, qd[k])[:, inertial]
         momentum = np.abs(p @ mid) + np.abs(p) @ rad + ia * np.abs(qd[k]) + value
         momenta = leibniz.p0(np.abs(qd[k]) + dv) + ia * (np.abs(qd[k]) + dv)
         return value, momentum, momenta
@@ -258,6 +303,8 @@ def reference_row(kin, box, e, data, first, last, ramp):
     matrix, target, parts = np.zeros((n, 14 * n)), np.zeros(n), np.zeros((n, 10))
     joint = np.arange(n)
     variation = phi(first) + phi(last)
+    ends = tied(first)[1] + tied(last)[1]
+    by_velocities = (sum(ridden(k)[1] for k in range(first, last)) < ends) & (ramp <= 0)
     for k in range(first, last):
         d = steps[k]
         h = d["h"]
@@ -267,7 +314,7 @@ def reference_row(kin, box, e, data, first, last, ramp):
         variation += turn
         matrix[:, inertial] -= area * d["f"] + rise * d["p"]
         matrix[joint, 10 * n + joint] += seen * area * d["sign"]
-        matrix[joint, 11 * n + joint] += seen * p[k] * d["delta"]
+        matrix[joint, 11 * n + joint] += seen * p[k] * np.where(by_velocities, ridden(k)[0], d["delta"])
         matrix[joint, 12 * n + joint] -= seen * s[k] * d["delta"]
         matrix[joint, 13 * n + joint] += area
         target += area * d["tau"]
@@ -281,14 +328,16 @@ def reference_row(kin, box, e, data, first, last, ramp):
         parts[:, 5] += turn * d["ramp"]
         parts[:, 6] += fv * turn * d["acc"] * longest**2 / 12
         parts[:, 7] += wide * d["gravity"]
-        parts[:, 8] += deviation * (longest * d["size"] + fv * (np.abs(d["delta"]) + 2 * dq))
+        parts[:, 8] += deviation * (longest * d["size"] + fv * (np.abs(d["delta"]) + tied(k)[1] + tied(k + 1)[1]))
         parts[:, 9] += area * d["torques"]
         if rise:
             parts[:, 9] += turn * (end(k)[2] + end(k + 1)[2])
     for k in range(first, last + 1):
         inside = [steps[i] for i in (k - 1, k) if i in steps]
         largest = {name: np.max([d[name] for d in inside], axis=0) for name in ("shift", "size")}
-        parts[:, 6] += fv * dq * abs(p[k] - p[k - 1])
+        parts[:, 6] += fv * np.where(by_velocities, 0.0, tied(k)[1] * abs(p[k] - p[k - 1]))
+        if k < last:
+            parts[:, 6] += fv * np.where(by_velocities, p[k] * ridden(k)[1], 0.0)
         parts[:, 8] += sigma * abs(p[k] - p[k - 1]) * largest["size"]
         if ramp > 0:
             parts[:, 5] += abs(s[k] - s[k - 1]) * largest["shift"]
@@ -303,11 +352,11 @@ def reference_row(kin, box, e, data, first, last, ramp):
             change += ((after["sign"] == 0) * 1.0 + (before["sign"] == 0)) * fc
             parts[:, 8] += sigma * min(p[k], p[k - 1]) * change
             if ramp > 0:
-                twist = leibniz.p1(dq, np.abs(after["c"] - before["c"]), zero)
+                twist = leibniz.p1(tied(k)[1], np.abs(after["c"] - before["c"]), zero)
                 parts[:, 5] += min(abs(s[k]), abs(s[k - 1])) * twist
     for k, sign in ((last, 1.0), (first, -1.0)):
         value, momentum, momenta = end(k)
-        matrix[:, inertial] += sign * phi(k) * dynamics_of(kin).momentum_regressor(q[k], qd[k])[:, inertial]
+        matrix[:, inertial] += sign * phi(k) * dynamics_of(kin).momentum_regressor(tied(k)[0], qd[k])[:, inertial]
         matrix[joint, 12 * n + joint] += seen * sign * phi(k) * qd[k]
         parts[:, 5] += phi(k) * value
         parts[:, 9] += phi(k) * momenta

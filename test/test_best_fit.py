@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from identification_plant import exciting_plans, simulate
 
+from safe_sysid.identification.diagnosis.excitation_words import WeakCombination, describe_excitation
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.estimates.projected import body_margin
 from safe_sysid.logs.log import Log
@@ -100,6 +101,11 @@ def test_the_cause_that_dominates_is_named(
     usual, widths = fitted[1].causes, fitted[1].records[-1]
     assert sum(usual.values()) == pytest.approx(1.0)
     assert next(iter(usual)) == "torque error"
+    weak = [WeakCombination(np.eye(10)[0], "kg", 0.4, 1.0, "hold more postures")]
+    (line,) = describe_excitation(weak, fitted[1].widths)  # no motion is asked for where the declaration is the cause
+    assert line.startswith("wide: m is known to")
+    assert line.endswith("torque error")
+    assert describe_excitation(weak)[0].endswith("hold more postures")
     for declared, cause in (
         ({"uncertainty.relative": 0.3}, "arm parameters"),
         ({"uncertainty.floor.offset": 3.0}, "friction"),

@@ -16,6 +16,8 @@ from safe_sysid.identification.equations.linearisation import DERIVATIVES, deriv
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements, Run
 from safe_sysid.identification.equations.momentum import RowSource, _limits
+from safe_sysid.identification.equations.step_states import step_states
+from safe_sysid.identification.equations.tied_positions import tied_positions
 from safe_sysid.robot.unknowns import Unknowns
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(12)
@@ -193,7 +195,7 @@ def held_step(rng, n, substeps=64):
 
 def test_no_held_torque_accelerates_an_arm_faster_than_its_equations_allow():
     """Torques that switch within their error, arms anywhere in the box; identifier and checker say the same."""
-    closest, narrower, slack = [], 0, 1e-9
+    closest, ridden, narrower, slack = [], [], 0, 1e-9
     for seed in range(120):
         rng = np.random.default_rng(seed)
         n = 1 + seed % 5
@@ -206,28 +208,31 @@ def test_no_held_torque_accelerates_an_arm_faster_than_its_equations_allow():
         assert np.all(fastest <= bound * (1.0 + slack))
         view = LogView(log, e, np.zeros(n, bool), 1.0 / np.diff(log.stamps)[0])
         held = box_facts(kin, box, e, Unknowns(np.zeros(n))).held(kin, e)
-        checked = view.steps(np.array([0]), held).acceleration[0]
-        assert np.allclose(checked, bound, rtol=1e-9)
+        checked = view.steps(np.array([0]), held)
+        assert np.allclose(checked.acceleration[0], bound, rtol=1e-9)
+        assert np.allclose(checked.ride_off, source._steps.ride_off, rtol=1e-9)
+        ridden.append(np.max(np.abs(np.diff(log.q, axis=0) - source._steps.ride) / source._steps.ride_off))
         if np.all(bound < largest) and np.all(forward):
             narrower += 1
             mean = np.abs(np.diff(log.qd, axis=0)[0]) / np.diff(log.stamps)[0]
             closest.append(np.max((fastest - mean) / (bound - mean)))
     assert narrower > 60
     assert max(closest) > 0.3  # without noise or the arm's own motion it would be below the truth
+    assert 0.1 < max(ridden) <= 1.0 + slack  # positions by the velocities at both ends
 
 
 @pytest.mark.parametrize("forgotten", ["noise", "motion"])
 def test_a_part_of_the_acceleration_that_is_left_out_is_found(monkeypatch, forgotten):
     lower = held_torque._lower
 
-    def forgetful(size, viscous, rotor, longest, speed, noise, change, known, heavier, out):
+    def forgetful(size, viscous, rotor, longest, speed, noise, change, known, heavier, *out):
         noise = 0.0 * noise if forgotten == "noise" else noise
         # A step of no length: the arm's own equations change nothing on it.
         longest = 0.0 * longest if forgotten == "motion" else longest
-        lower(size, viscous, rotor, longest, speed, noise, change, known, heavier, out)
+        lower(size, viscous, rotor, longest, speed, noise, change, known, heavier, *out)
 
     monkeypatch.setattr(held_torque, "_lower", forgetful)
-    broken = 0
+    broken = ridden = 0
     for seed in range(60):
         rng = np.random.default_rng(seed)
         n = 1 + seed % 5
@@ -237,7 +242,9 @@ def test_a_part_of_the_acceleration_that_is_left_out_is_found(monkeypatch, forgo
                               gravity_relative=heavier)  # fmt: skip
         source = RowSource(kin, box, e, Run(log, False, 0), ramps=False)
         broken += np.any(fastest > source._steps.acceleration[0] * (1.0 + 1e-9))
+        ridden += np.any(np.abs(np.diff(log.q, axis=0) - source._steps.ride) > 1.01 * source._steps.ride_off)
     assert broken > 5
+    assert ridden > 5
 
 
 @pytest.mark.parametrize(
@@ -251,3 +258,53 @@ def test_where_a_torque_is_not_held_the_declared_acceleration_stays(unlike):
     source = RowSource(kin, box, e, Run(log, False, 0), ramps=False)
     assert np.all(source._steps.acceleration == 60.0)
     assert box_facts(kin, box, e, Unknowns(np.zeros(3))).held(kin, e) is None
+
+
+def tied_run(rng, kind):
+    """A motion with accelerations on their bounds, sampled: log, errors, true positions; readings err by ``kind``."""
+    n, m, dq = int(rng.integers(1, 4)), 60, 1e-4
+    bound, dv = rng.uniform(1, 15, n), float(rng.choice([0.0, 1e-3]))
+    motion = Motion(rng, n, 1e-3 * m, bound, pieces=20)
+    q, qd = (np.array(x) for x in zip(*(motion.state(1e-3 * k) for k in range(m + 1)), strict=True))
+    wrong = {
+        "uniform": rng.uniform(-1, 1, q.shape),
+        "signs": rng.choice([-1.0, 1.0], q.shape),
+        "offset": rng.choice([-1.0, 1.0], n) * np.ones(q.shape),
+    }[kind]
+    turns = 2.0 * np.pi * rng.integers(-1, 2, (m + 1, 1)) * rng.integers(0, 2, n)  # of a continuous joint, wrapped
+    log = Measurements(1e-3 * np.arange(m + 1), q + dq * wrong, qd + dv * rng.choice([-1.0, 1.0], n), 0.0 * q)
+    errors = MeasurementErrors(n, "link", 0.0, 0.0, dq * (1 + 1e-9), dv * (1 + 1e-9), bound, stamp=1e-12)
+    return log, errors, q, turns
+
+
+@pytest.mark.parametrize("kind", ["uniform", "signs", "offset"])
+def test_velocities_tie_positions_to_each_other(kind):
+    """No true position is outside what a sample's neighbours leave of it; identifier and checker say the same."""
+    known, broken = [], 0
+    for seed in range(40):
+        log, errors, q, turns = tied_run(np.random.default_rng(seed), kind)
+        states = step_states(log, errors, tied=True)
+        assert np.all(np.abs(q - states.q) <= states.off)
+        known.append(np.median(states.off) / errors.position[0])
+        wrapped = Measurements(log.stamps, log.q + turns, log.qd, log.effort)
+        steps = LogView(wrapped, errors, np.ones(errors.n, bool), 1e3).steps(np.arange(len(q) - 1))
+        assert np.allclose(steps.off, np.stack([states.off[:-1], states.off[1:]], axis=1), rtol=0, atol=1e-13)
+        assert np.allclose(steps.delta.lo, states.delta, rtol=0, atol=1e-12)
+        too_sure = tied_positions(
+            log.q, errors.position, states.ride - np.diff(log.q, axis=0), 0.3 * states.ride_off, states.wrong
+        )
+        broken += np.any(np.abs(q - too_sure[0]) > too_sure[1])
+    assert np.median(known) < {"uniform": 0.3, "signs": 0.2, "offset": 1.01}[kind]
+    assert kind == "offset" or broken > 5
+
+
+def test_a_log_that_no_motion_gives_keeps_its_readings():
+    """Positions that jump by more than their error: neighbours beyond the jump say nothing, in either code."""
+    log, errors, *_ = tied_run(np.random.default_rng(3), "uniform")
+    q = np.array(log.q)
+    q[30:] += 1e-2
+    log = Measurements(log.stamps, q, log.qd, log.effort)
+    states = step_states(log, errors, tied=True)
+    steps = LogView(log, errors, np.zeros(errors.n, bool), 1e3).steps(np.arange(len(q) - 1))
+    assert np.all(np.abs(states.q - q) <= errors.position)
+    assert np.allclose(steps.off, np.stack([states.off[:-1], states.off[1:]], axis=1), rtol=0, atol=1e-13)

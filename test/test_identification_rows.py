@@ -96,11 +96,15 @@ def test_dropping_a_term_of_w_is_found():
         "coulomb": (slow, {}, {}, 0.0),
         "quadrature": (rough, {"torque_abs": 0.0}, {}, 0.0),
         "momentum": (slow, {"velocity": 5e-3}, {"velocity": 5e-3, "mode": "random_sign"}, 0.0),
-        "friction": (slow, {"position": 1e-4}, {"position": 1e-4, "mode": "random_sign"}, 0.0),
+        # Of means velocities say less than positions.
+        "friction": (slow, {"position": 2e-5, "effort": "mean"}, {}, 0.0),
     }
     for cause, (case, declared, noise, ramp) in attacks.items():
         noise = {"a": 0.0, "b": 0.0, "mode": "none"} | noise
         data = noisy(case.log, rng=case.rng, **noise)
+        # Position errors that change their sign far from the windows' ends: no neighbour of these gives them away.
+        side = np.where(np.floor(data.stamps / 0.1 + 0.5) % 2.0, 1.0, -1.0)[:, None]
+        data = dataclasses.replace(data, q=data.q + declared.get("position", 0.0) * side)
         rows = case.rows(data, case.errors(**declared), (0.1,), ramp)
         error = np.abs(rows.matrix @ case.theta - rows.target)
         assert np.all(error <= rows.slack), cause
@@ -121,10 +125,8 @@ def test_left_rectangles_are_found(case, monkeypatch):
     data = noisy(case.log, 0.0, 0.0, case.rng, "none")
     step_states = momentum.step_states
 
-    def left(samples, errors, travel, zero, bound=None):
-        return dataclasses.replace(
-            step_states(samples, errors, travel, zero, bound), centre=samples.q[:-1], mean=samples.qd[:-1]
-        )
+    def left(samples, *more):
+        return dataclasses.replace(step_states(samples, *more), centre=samples.q[:-1], mean=samples.qd[:-1])
 
     assert case.ratio(case.rows(data, case.errors(torque_abs=1e-9))).max() <= 1.0
     monkeypatch.setattr(momentum, "step_states", left)

@@ -369,6 +369,19 @@ def test_decimals_of_seconds_since_1970_as_floating_point_ask_for_its_rounding()
     assert float(advice.rpartition("=")[2]) > 0.5 * np.spacing(1.7e9)
 
 
+def test_floating_point_seconds_since_1970_written_with_nine_decimals_are_known_for_what_they_are():
+    """As tools export them: nanoseconds to look at, rounded to 2^-22 s; a clock of 128 Hz is none of it."""
+    start, regular = 1_700_000_000, np.array(measured().stamps[:1500])
+    for stamps, expected in (
+        (np.round(start + regular, 9) - start, ["error"]),
+        (regular, []),
+        (np.arange(1500) / 128.0, []),
+    ):
+        log = Log(JOINTS, changed(measured()[:1500], stamps=stamps), start * 10**9)
+        found = check_log(log, robot(), MeasurementErrors.from_model(robot()))
+        assert [f.level for f in found if f.code == "stamp_resolution"] == expected
+
+
 def test_a_hypothesis_that_cannot_be_tested_is_skipped():
     """Windows with a ramp have no equation of a link-side torque: that is tried out, and must not end the run."""
     model = load_robot("kinova_gen3", **{"measurement.velocity_error": 0.005})

@@ -217,9 +217,12 @@ def test_fingers_are_locked_not_taken_for_joints_of_the_arm(tmp_path: Path, mimi
         ('effort="30"', "", "elbow.*effort.*> 0"),
         ('velocity="2.5"', 'velocity="0"', "elbow.*velocity.*> 0"),
         ('lower="-2.4" upper="2.4"', "", "elbow.*lower < upper"),
-        ('<mass value="1.2"/>', '<mass value="0"/>', "elbow.*solid body"),
+        ('<mass value="1.2"/>', '<mass value="0"/>', "mass of what joint .elbow. moves.*<inertial>"),
         ('<cylinder radius="0.035" length="0.2"/>', '<mesh filename="package://x/../y.stl"/>', "forearm.*without `..`"),
+        ('<mass value="1.2"/>', '<mass value="${forearm_mass}"/>', "forearm_mass.*expand it with `xacro`"),
+        ('izz="0.001"', 'izz="0.1"', "elbow.*0.1.*none above the sum of the other two"),
         ('<cylinder radius="0.035" length="0.2"/>', '<mesh filename="gone.stl"/>', "forearm.*gone.stl"),
+        ('<cylinder radius="0.035" length="0.2"/>', '<mesh filename="package://gone/x.stl"/>', "--package-dir"),
         ('type="revolute"', 'type="planar"', "planar"),
     ],
 )

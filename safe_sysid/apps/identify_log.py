@@ -132,7 +132,7 @@ def _diagnosis(
     if done.identifier is None or done.result is None:
         return []
     if not done.empty:
-        return describe_excitation(weak_combinations(model, errors, done.identifier.rows, done.box))
+        return describe_excitation(weak_combinations(model, errors, done.identifier.rows, done.box), done.widths)
     rows = None if tare is None else tare.log_rows
     with bars("diagnosing") as progress:
         return format_diagnosis(diagnose_log(model, errors, log.measurements[: done.samples], rows, progress))

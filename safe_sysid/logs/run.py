@@ -60,8 +60,12 @@ class LogRun:
     identifier: Identifier | None = None
     rejected: Mapping[str, int] = field(default_factory=dict)
     fit: BestFit | None = None  #: that the last estimate comes from; None: from the identifier
-    #: shares of the width of the mass by cause; empty where nothing was proved
-    causes: Mapping[str, float] = field(default_factory=dict)
+    widths: WidthCauses | None = None  #: causes of the intervals' widths; None where nothing was proved
+
+    @property
+    def causes(self) -> Mapping[str, float]:
+        """Shares of the width of the mass by cause; empty where nothing was proved."""
+        return {} if self.widths is None else self.widths.shares()
 
 
 def update_points(stamps: FloatArray, update_s: float) -> IntArray:
@@ -159,7 +163,7 @@ def run_log(
         message=result.message if result is not None else "no update",
         identifier=identifier,
         rejected=dict(result.rejected) if result is not None else {},
-        causes=causes.shares() if proved else {},
+        widths=causes if proved else None,
     )
 
 

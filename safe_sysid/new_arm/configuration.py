@@ -128,12 +128,18 @@ def _check_links(model: RobotModel, urdf: str) -> None:
     """Every link that moves must be a body: otherwise there is nothing to simulate, and nothing to identify."""
     for j, name in enumerate(model.joint_names):
         theta = model.theta_nominal[model.layout.link(j)]
-        if not (theta[0] > 0.0 and is_consistent(theta)):
+        if not theta[0] > 0.0:
+            raise ConfigError(
+                urdf, f"mass of what joint {name!r} moves", float(theta[0]), "an <inertial> with a mass > 0"
+            )
+        if not is_consistent(theta):
+            c, moments = theta[1:4] / theta[0], theta[[4, 5, 7, 5, 6, 8, 7, 8, 9]].reshape(3, 3)
+            about = np.linalg.eigvalsh(moments - theta[0] * (c @ c * np.eye(3) - np.outer(c, c)))
             raise ConfigError(
                 urdf,
-                f"inertial of what joint {name!r} moves",
-                [float(f"{value:.4g}") for value in theta],
-                "mass, centre and inertia of a solid body (m, m c, inertia about the joint's origin)",
+                f"inertial of what joint {name!r} moves: moments of inertia about its centre",
+                [float(f"{value:.4g}") for value in about],
+                "those of a solid body: none below 0, none above the sum of the other two",
             )
 
 

@@ -74,7 +74,8 @@ def _hulls(
             path = package_file(name, file, package_dirs) if is_package_uri(name) else mesh_path(name, file)
             vertices, triangles, error = read_mesh(path, _three(shape, "scale", 1.0))
         except ModelError as problem:
-            raise ModelError(f"{what} has a collision mesh: {problem}") from problem
+            folder = "; or say with --package-dir which folder has the package" if is_package_uri(name) else ""
+            raise ModelError(f"{what} has a collision mesh: {problem}{folder}") from problem
         return remembered_cover(vertices, triangles, error)
     if shape.tag == "sphere":
         return [(np.zeros((1, 3)), float(shape.get("radius", "nan")))]

@@ -22,6 +22,8 @@ _ALLOWANCE_REL, _ALLOWANCE_ABS = 1e-9, 1e-12
 #: A step between samples that is longer than this many periods leaves part of the torque unknown. The period is the
 #: declared one, or, where a lost message could hide in that, the median of so many steps before.
 _GAP, _BEFORE = 1.5, 31
+#: Samples on either side that velocities tie a position to.
+_TIED = 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +32,10 @@ class LogSteps:
 
     Attributes:
         index: (S,) sample at the start of each.
+        shift: (S, 2, n) what the velocities make of the readings at both ends, rad; off: (S, 2, n) error bounds then.
         h: (S, 1) duration by the stamps, s; longest: (S, 1) what it may truly be at most.
-        delta: (S, n) measured change of position, rad, wraps undone.
+        delta: (S, n) change of these positions, rad, wraps undone.
+        ride: (S, n) the same by the velocities at both ends; ride_off: its error bound.
         centre: (S, n) mid position, rad, up to whole turns.
         mean: (S, n) estimate u of the mean velocity, rad/s; rho: (S, n) bound of its error.
         acceleration: (S, n) bound A of |qdd| on the step, rad/s^2.
@@ -42,9 +46,13 @@ class LogSteps:
     """
 
     index: IntArray
+    shift: FloatArray
+    off: FloatArray
     h: IntervalArray
     longest: FloatArray
     delta: IntervalArray
+    ride: IntervalArray
+    ride_off: FloatArray
     centre: IntervalArray
     mean: IntervalArray
     rho: FloatArray
@@ -54,6 +62,14 @@ class LogSteps:
     sign: FloatArray
     torque: IntervalArray
     contradicted: BoolArray
+
+    def at(self, samples: IntArray) -> tuple[FloatArray, FloatArray]:
+        """(N, n), (N, n): shift and off of samples that steps begin or end at."""
+        begins = np.minimum(np.searchsorted(self.index, samples), len(self.index) - 1)
+        ends = np.searchsorted(self.index, samples - 1) % len(self.index)
+        own = self.index[begins] == samples
+        step, end = np.where(own, begins, ends), np.where(own, 0, 1)
+        return self.shift[step, end], self.off[step, end]
 
 
 class LogView:
@@ -83,6 +99,9 @@ class LogView:
         before = np.concatenate([[-np.inf], np.maximum.accumulate(stamps)[:-1]]) if len(m) else stamps
         self._finite, self._good = finite, finite & (stamps > before)
         self._longest = self._longest_steps(1.0 / rate_hz)
+        h = np.diff(np.where(self._good, m.stamps, 0.0))
+        self._joined = self._good[1:] & self._good[:-1] & (h <= self._longest[:-1])  # no gap on the step
+        self._joined &= h > 2.0 * self.sigma(np.arange(1, len(m))) * (1.0 + 1e-12)
 
     def __len__(self) -> int:
         return len(self.data)
@@ -113,6 +132,11 @@ class LogView:
             sample: index or indices.
         """
         return inflate(self.errors.stamp + 2.0**-52 * np.abs(self.data.stamps[sample]))
+
+    def positions(self, samples: IntArray, shift: FloatArray) -> IntervalArray:
+        """(N, n) readings, plus ``shift``."""
+        q = exactly(self.data.q[samples])
+        return q + exactly(shift) if np.any(shift) else q
 
     def refusal(self, first: int, last: int) -> str | None:
         """Why samples ``first..last`` are no window, or None if they are one.
@@ -173,47 +197,59 @@ class LogView:
         return low, high
 
     def _velocities(
-        self, by_q: IntervalArray, by_v: IntervalArray, rho_q: FloatArray, a: FloatArray, longest: FloatArray
-    ) -> tuple[IntervalArray, FloatArray, FloatArray, FloatArray, FloatArray]:
-        """Mean, rho, away and sign of :class:`LogSteps`, and rho of the mean by velocities; a bounds accelerations."""
+        self, by_q: IntervalArray, by_v: IntervalArray, rho_q: FloatArray, rho_v: FloatArray, reach: FloatArray
+    ) -> tuple[IntervalArray, FloatArray, FloatArray, FloatArray]:
+        """Mean, rho, away and sign of :class:`LogSteps`; a velocity is within ``reach`` of its mean and its chord."""
         e = self.errors
-        # The trapezoid of a function with Lipschitz constant A misses its mean by at most A h / 4; one whose slope has
-        # the constant J, by J h^2/12.
-        rho_v = inflate(0.25 * a * longest + e.velocity)
-        if e.jerk is not None:
-            rho_v = inflate(np.minimum(0.25 * a * longest, e.jerk * longest * longest / 12.0) + e.velocity)
         use_q = rho_q <= rho_v
         mean = IntervalArray(np.where(use_q, by_q.lo, by_v.lo), np.where(use_q, by_q.hi, by_v.hi))
         rho = np.where(use_q, rho_q, rho_v)
-        reach = 0.5 * a * longest  # a function with Lipschitz constant A is within A h / 2 of its mean, or of its chord
         away = inflate(reach + rho)
         by_mean = np.maximum(mean.lo, -mean.hi) > inflate(away + e.transition)
         by_ends = np.maximum(by_v.lo, -by_v.hi) > inflate(reach + e.velocity + e.transition)
         sign = np.where(by_mean, np.sign(mean.lo), np.where(by_ends, np.sign(by_v.lo), 0.0))
-        return mean, rho, away, sign, rho_v
+        return mean, rho, away, sign
 
     def steps(self, index: IntArray, held: HeldTorque | None = None) -> LogSteps:
         """Facts about the steps that start at these samples, all of them inside windows.
 
         Args:
-            index: (S,) of samples whose successors are good too.
+            index: (S,) of samples whose successors are good too, increasing.
             held: what the arm's equations say of a torque that is held; None: nothing.
         """
+        position = self.errors.position
+        if not np.any(position > 0.0):
+            return self._steps(index, held, np.zeros((1, 2, 1)), np.zeros((1, 2, len(position))))
+        change = np.zeros(len(self) + 1, np.int64)
+        np.add.at(change, np.maximum(index - _TIED, 0), 1)
+        np.add.at(change, np.minimum(index + _TIED + 1, len(self)), -1)
+        near = np.flatnonzero((np.cumsum(change)[: len(self) - 1] > 0) & self._joined)
+        raw = self._steps(near, held, np.zeros((1, 2, 1)), np.broadcast_to(position, (1, 2, len(position))))
+        samples = np.unique(np.concatenate([near, near + 1]))
+        tie = np.zeros(len(samples), bool)  # whether velocities tie a sample to the next
+        residual = IntervalArray(*np.zeros((2, len(samples), len(position))))
+        starts = np.searchsorted(samples, near)
+        tie[starts] = ~raw.contradicted
+        moved = raw.ride + IntervalArray(-raw.ride_off, raw.ride_off) - raw.delta
+        residual.lo[starts], residual.hi[starts] = moved.lo, moved.hi
+        shift, off = _tied(position, residual, tie)
+        at = np.searchsorted(samples, np.stack([index, index + 1], axis=1))
+        return self._steps(index, held, shift[at], off[at])
+
+    def _steps(self, index: IntArray, held: HeldTorque | None, shift: FloatArray, off: FloatArray) -> LogSteps:
+        """The same for positions that are known: readings plus ``shift`` (S, 2, n), off by at most ``off``."""
         e, data = self.errors, self.data
         early, late = index, index + 1
+        shift, off = (np.broadcast_to(x, (len(index), 2, e.n)) for x in (shift, off))
         h = exactly(data.stamps[late, None]) - exactly(data.stamps[early, None])
         twice = exactly(2.0 * self.sigma(late)[:, None])
         longest, shortest = (h + twice).hi, np.maximum((h - twice).lo, 1e-300)
         raw = exactly(data.q[late]) - exactly(data.q[early])
         turns = np.round((data.q[late] - data.q[early]) / (2.0 * np.pi)) * self._continuous
         unwrapped = raw - exactly(turns) * TWO_PI
-        delta = IntervalArray(
-            np.where(turns == 0.0, raw.lo, unwrapped.lo), np.where(turns == 0.0, raw.hi, unwrapped.hi)
-        )
-        by_q, by_v = delta / h, (exactly(data.qd[late]) + exactly(data.qd[early])).halved()
-        # |delta/h - true change / h*| <= 2 dq / h + (|delta| + 2 dq) / h * |h* - h| / h*.
-        off = 2.0 * e.position / h.lo
-        rho_q = inflate(off + (by_q.size() + off) * (twice.hi / shortest))
+        read = IntervalArray(np.where(turns == 0.0, raw.lo, unwrapped.lo), np.where(turns == 0.0, raw.hi, unwrapped.hi))
+        delta = read + (exactly(shift[:, 1]) - exactly(shift[:, 0])) if np.any(shift) else read
+        by_v = (exactly(data.qd[late]) + exactly(data.qd[early])).halved()
         jump = (exactly(data.qd[late]) - exactly(data.qd[early])).size()
         a = np.broadcast_to(e.acceleration, jump.shape)
         if e.jerk is not None:
@@ -222,7 +258,21 @@ class LogView:
         torque = true_torque(data.effort[late], e)
         if e.effort == "sampled":
             torque = (torque + true_torque(data.effort[early], e)).halved()
-        mean, rho, away, sign, rho_v = self._velocities(by_q, by_v, rho_q, a, longest)
+
+        def by_positions(change: IntervalArray, both: FloatArray) -> tuple[IntervalArray, FloatArray]:
+            # |delta/h - true change / h*| <= 2 dq / h + (|delta| + 2 dq) / h * |h* - h| / h*.
+            by_q, apart = change / h, both / h.lo
+            return by_q, inflate(apart + (by_q.size() + apart) * (twice.hi / shortest))
+
+        def by_velocities(a: FloatArray, chord: FloatArray | float) -> tuple[FloatArray, FloatArray]:
+            # The trapezoid of a function with Lipschitz constant A misses its mean by at most A h / 4; one whose slope
+            # has the constant J, by J h^2/12. Within a step it is within A h / 2 of its mean, and of its chord.
+            if e.jerk is not None:
+                chord = e.jerk * longest * longest / 12.0
+            return inflate(np.minimum(0.25 * a * longest, chord) + e.velocity), 0.5 * a * longest
+
+        by_q, rho_q = by_positions(read, 2.0 * e.position)
+        rho_v, reach = by_velocities(a, np.inf)
         differ = np.maximum((by_q - by_v).lo, (by_v - by_q).lo)
         contradicted = np.any(
             (differ > (rho_q + rho_v) * (1.0 + 2.0 * _ALLOWANCE_REL) + 2.0 * _ALLOWANCE_ABS)
@@ -233,16 +283,22 @@ class LogView:
             axis=1,
         )
         if held is not None:
-            known = np.all((sign != 0.0) | (held.coulomb == 0.0), axis=1) & ~contradicted
+            mean, rho, _, sign = self._velocities(by_q, by_v, rho_q, rho_v, reach)
             change = inflate((jump + 2.0 * e.velocity) / shortest)
-            a = held.lower(a, inflate(mean.size() + rho), longest, torque, change, known)
-            mean, rho, away, sign, _ = self._velocities(by_q, by_v, rho_q, a, longest)
+            a, chord = held.lower(a, inflate(mean.size() + rho), longest, torque, sign, change, ~contradicted)
+            rho_v, reach = by_velocities(a, chord)
+        by_q, rho_q = by_positions(delta, inflate(off[:, 0] + off[:, 1]))
+        mean, rho, away, sign = self._velocities(by_q, by_v, rho_q, rho_v, reach)
         return LogSteps(
             index=index,
+            shift=shift,
+            off=off,
             h=h,
             longest=longest,
             delta=delta,
-            centre=exactly(data.q[early]) + delta.halved(),
+            ride=by_v * h,
+            ride_off=inflate(longest * rho_v + twice.hi * by_v.size()),
+            centre=self.positions(early, shift[:, 0]) + delta.halved(),
             mean=mean,
             rho=rho,
             acceleration=np.array(a),
@@ -252,6 +308,37 @@ class LogView:
             torque=torque,
             contradicted=contradicted,
         )
+
+
+def _tied(position: FloatArray, residual: IntervalArray, tie: BoolArray) -> tuple[FloatArray, FloatArray]:
+    """What true positions are less their readings: centre and half width (N, n), by the readings of samples around.
+
+    With ``x`` true position less reading, at most dq, the next sample's x is this one's plus ``residual``: what the
+    velocities say of the change of position, less what the readings say. Each x is so in as many intervals as there
+    are samples tied to it; those before are taken first. One that has nothing in common with those so far is left out,
+    and all beyond it: the log is not what was declared, which is not for this to say.
+
+    Args:
+        residual: (N, n) of the step behind each sample.
+        tie: (N,) whether there is one.
+    """
+    count = len(tie)
+    low, high = (np.array(np.broadcast_to(x, residual.lo.shape)) for x in (-position, position))
+    reading = IntervalArray(-position, position)
+    for backward in (True, False):
+        total, alive = exactly(np.zeros_like(low)), np.ones(low.shape, bool)
+        for k in range(1, _TIED + 1):
+            step = np.arange(count) + (-k if backward else k - 1)  # that the next sample is reached over
+            inside = (step >= 0) & (step < count)
+            step = np.where(inside, step, 0)
+            alive &= (inside & tie[step])[:, None]
+            total = total + residual[step] if backward else total - residual[step]
+            other = total + reading
+            least, most = np.maximum(low, other.lo), np.minimum(high, other.hi)
+            alive &= least <= most
+            low, high = np.where(alive, least, low), np.where(alive, most, high)
+    centre = 0.5 * (low + high)
+    return centre, inflate(np.maximum(high - centre, centre - low))
 
 
 def true_torque(measured: FloatArray, e: MeasurementErrors) -> IntervalArray:

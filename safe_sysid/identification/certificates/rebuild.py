@@ -21,7 +21,8 @@ S``, S the total variation of the slope from 0 to 0. Then
   summation: differences of ``s_k (H(c_k) + Ia)`` times dq, at most ``|s_k - s_{k-1}| shift + min |s| twist``.
 - ends: phi there times the error of P; the deviation E times P itself.
 - Coulomb: ``Fc p_k h s`` if the sign is certain, else at most ``Fc p_k h``.
-- viscous: ``p_k (q1 - q0)``; position errors by Abel; on slopes ``|s_k| A H^3/12``; deviation ``E |q1 - q0|``.
+- viscous: ``p_k (q1 - q0)``; position errors by Abel; on slopes ``|s_k| A H^3/12``; deviation ``E |q1 - q0|``. Without
+  slopes q1 - q0 may be that of the velocities, if their errors add up to less.
 - durations: everything that h multiplies is ``X_k``; ``sum p_k X_k (e_{k+1} - e_k)`` by Abel is at most
   ``sigma sum |p_k - p_{k-1}| size + min(p) change``, and ``E H size`` for the deviation.
 """
@@ -126,7 +127,8 @@ class RowRebuilder:
         ramps = any(w.ramp > 0.0 for w in windows)
         self._bounds = step_bounds(enclosed, self._facts, self._s, log.errors, ramps)
         ends = [w.last for w in windows] + [w.first for w in windows if w.ramp <= 0.0]
-        self._samples = sample_bounds(enclosed, self._facts, log, np.unique(ends))
+        samples = np.unique(ends)
+        self._samples = sample_bounds(enclosed, self._facts, log, samples, *self._s.at(samples))
 
     def contradiction(self, window: Window) -> int | None:
         """First sample of a step in the window that contradicts the declared acceleration bound, or None."""
@@ -141,16 +143,29 @@ class RowRebuilder:
         the longest duration times its speed away from the middle; samples themselves are off by the position error.
         """
         part, log = self._part(window), self._log
-        off = inflate(log.errors.position + self._zero)
-        x = inflate(0.5 * self._s.speed[part] * self._s.longest[part] + off)
+        samples = np.arange(window.first, window.last + 1)
+        shift, off = self._s.at(samples)
+        x = inflate(0.5 * self._s.speed[part] * self._s.longest[part] + 0.5 * (off[1:] + off[:-1]) + self._zero)
         middle = self._s.centre[part]
-        q = exactly(log.data.q[window.first : window.last + 1])
+        q = log.positions(samples, shift)
         low, high = self._travel.T
-        error = exactly(np.broadcast_to(off, q.lo.shape))
+        error = exactly(inflate(off + self._zero))
         sample = np.any(((q - error).lo < low) | ((q + error).hi > high), axis=1)
         step = np.any(((middle - exactly(x)).lo < low) | ((middle + exactly(x)).hi > high), axis=1)
         wrong = np.flatnonzero(step | sample[:-1] | sample[1:])
         return window.first + int(wrong[0]) if wrong.size else None
+
+    def _ridden(self, window: Window, w: _Phi, part: slice) -> tuple[NDArray[np.bool_], FloatArray]:
+        """(n,) joints whose change of position is that of their velocities, as positions say less; error bounds (n,).
+
+        Only where the test function is one throughout.
+        """
+        off = self._s.at(np.arange(window.first, window.last + 1))[1]
+        by_positions = added(w.mean_step * off)
+        if window.ramp > 0.0:
+            return np.zeros(len(by_positions), bool), by_positions
+        by_velocities = added(self._s.ride_off[part])
+        return by_velocities < by_positions, np.minimum(by_velocities, by_positions)
 
     def _part(self, window: Window) -> slice:
         at = int(np.searchsorted(self._s.index, window.first))
@@ -190,7 +205,9 @@ class RowRebuilder:
         target = (w.area * s.torque[part]).total()
         friction = log.errors.torque_source != "link"
         coulomb = (w.area * exactly(s.sign[part])).total()
-        viscous = (w.mean * s.delta[part]).total()
+        viscous, ride = (w.mean * s.delta[part]).total(), s.ride[part].total()
+        ridden, _ = self._ridden(window, w, part)
+        viscous = IntervalArray(np.where(ridden, ride.lo, viscous.lo), np.where(ridden, ride.hi, viscous.hi))
         qd = exactly(log.data.qd[[window.first, window.last]])
         rotor = exactly(w.at[-1]) * qd[1] - exactly(w.at[0]) * qd[0] - (w.slope * s.delta[part]).total()
         out = {}
@@ -259,13 +276,13 @@ class RowRebuilder:
         total = added(w.wide * (b.rate[part] + b.gravity[part]))
         total = total + facts.coulomb * added(w.area.hi * (s.sign[part] == 0.0))
         total = total + w.sigma * added(w.mean_step * size + w.mean_least * change)
-        total = total + facts.viscous * e.position * added(w.mean_step)
+        total = total + facts.viscous * self._ridden(window, w, part)[1]
         if e.torque_rate is not None:
             late = e.torque_delay + e.torque_jitter
             sampled = w.wide * (0.25 * long + late) + w.turn * long * long / 12.0
             total = total + e.torque_rate * added(sampled)
         if window.ramp > 0.0:
-            moved = s.delta[part].size() + 2.0 * e.position
+            moved = s.delta[part].size() + s.off[part].sum(axis=1)
             shift = _at_samples(b.shift[part])
             twist = np.concatenate([b.twist[part], 0.0 * b.twist[part][:1]])
             total = total + added(w.turn * (long * b.slope[part] + b.ramp[part]))

@@ -1,7 +1,8 @@
 r"""Bounds of what a single step or sample contributes to a row and its error, over a parameter box, rounded upward.
 
-Notation: c, u, rho, A, h, H = longest of :class:`~safe_sysid.identification.certificates.log_view.LogSteps`; dq, dv
-position and velocity error; w = away, V = speed; ``x = V H/2 + dq`` bounds ``|q(t) - c|``, ``x1 = A H^2/12 + dq`` the
+Notation: c, u, rho, A, h, H = longest of :class:`~safe_sysid.identification.certificates.log_view.LogSteps`; dq the
+error of positions (for a step the mean of both ends, shift: the larger), dv of velocities; w = away, V = speed;
+``x = V H/2 + dq`` bounds ``|q(t) - c|``, ``x1 = A H^2/12 + dq`` the
 mean of ``q(t) - c`` (the trapezoid rule misses the integral of a function with a Lipschitz slope by ``A H^3/12``).
 D is the derivative of p or f at ``(c, u)`` itself, enclosed, or along the direction in question the Leibniz bound of
 :mod:`~safe_sysid.identification.certificates.link_bounds` if that is smaller; p2, f2 bound second derivatives along
@@ -178,8 +179,9 @@ def step_bounds(
     rate_columns, none = np.zeros((count, n, width, 2)), np.zeros((0, n, width, 2))
     columns_kernel(*enclosed, centre, mean, none, rate_columns)
     d = derivatives_at(enclosed, centre, mean, facts.theta, ramps, True, facts.gamma > 0.0)
-    x = inflate(0.5 * s.speed * long + errors.position)
-    x1 = inflate(s.acceleration * long * long / 12.0 + errors.position)
+    off = 0.5 * (s.off[:, 0] + s.off[:, 1])
+    x = inflate(0.5 * s.speed * long + off)
+    x1 = inflate(s.acceleration * long * long / 12.0 + off)
     far, u = links.over(s.speed, facts.farther(x), s.away), s.mean.size()
     # Physical consistency, which the box does not know, can make the bound over all configurations the smaller one.
     first_order = np.minimum(_along(d.f_q, x1) + _along(d.f_qd, s.rho), links.over(u, x1, s.rho).f1)
@@ -196,16 +198,17 @@ def step_bounds(
         velocity = (s.delta / s.h).stacked()
         momentum_columns, more = _with_slopes(enclosed, facts, centre, velocity, momentum_columns, False)
         ramp = np.minimum(_along(d.p_q, x1), links.over(u, x1, zero).p1) + 0.5 * far.p2 + more
-        dq = np.broadcast_to(errors.position, (count, n))
+        dq = np.maximum(s.off[:, 0], s.off[:, 1])
         shift = np.minimum(_along(d.p_qd, dq), links.over(u, zero, dq).p1) + facts.rotor * dq
         if len(facts.shifted):
             shift = shift + links.over(dq, zero + zeros, zero).p1
         if count > 1 and np.any(errors.position > 0.0):
             moved = (s.delta[1:] + s.delta[:-1]).halved().size()  # of the centres
-            twist = np.concatenate([zero[:1], links.over(dq[1:], moved, zero[1:]).p1])
+            between = s.off[1:, 0]
+            twist = np.concatenate([zero[:1], links.over(between, moved, zero[1:]).p1])
             if len(facts.shifted):
                 # Along both directions: at most half of what there is along their sum.
-                twist[1:] += 0.5 * links.over(dq[1:], inflate(moved + zeros), zero[1:]).p2
+                twist[1:] += 0.5 * links.over(between, inflate(moved + zeros), zero[1:]).p2
     gravity = zero
     if facts.gamma > 0.0:
         along = links.over(zero, facts.farther(x1), zero).b1
@@ -290,17 +293,23 @@ class SampleBounds:
 
 
 def sample_bounds(
-    enclosed: IntervalKinematics, facts: BoxFacts, log: LogView, index: NDArray[np.int64]
+    enclosed: IntervalKinematics,
+    facts: BoxFacts,
+    log: LogView,
+    index: NDArray[np.int64],
+    shift: FloatArray,
+    off: FloatArray,
 ) -> SampleBounds:
     """Momentum at samples: Taylor from the measured to the true state, second derivatives along the way.
 
     Args:
         index: (N,) which, increasing.
+        shift: (N, n) to the readings of positions; off: (N, n) error bounds then.
     """
     e, n = log.errors, len(facts.rotor)
-    q, qd = exactly(log.data.q[index]), exactly(log.data.qd[index])
+    q, qd = log.positions(index, shift), exactly(log.data.qd[index])
     shape = q.lo.shape
-    dq, dv = np.broadcast_to(e.position, shape), np.broadcast_to(e.velocity, shape)
+    dq, dv = off, np.broadcast_to(e.velocity, shape)
     width = len(facts.theta)
     columns, none = np.zeros((len(index), n, width, 2)), np.zeros((0, n, width, 2))
     columns_kernel(*enclosed, q.stacked(), qd.stacked(), columns, none)

@@ -11,6 +11,7 @@ from safe_sysid.core.layout import PAYLOAD_NAMES
 from safe_sysid.decimals import at_most, share_at_most
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.identification.diagnosis.elastic import ElasticProgram, scaled_problem
+from safe_sysid.identification.diagnosis.width_causes import WidthCauses
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
 from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.robot.config import per_joint
@@ -24,6 +25,7 @@ _WORTH_SAYING = 0.3  # of the largest coefficient
 _POSTURES = 300
 _NEAR = 2.0  # s: a posture is as far from home as the arm gets in this time at the velocity of plans
 _LARGE = 0.25  # share of the prior's width above which a combination counts as hardly excited
+_MOSTLY = 0.5  # of a width: the cause to name
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,14 +135,23 @@ def _advice(model: RobotModel, errors: MeasurementErrors, box: ParameterBox, mov
     return text
 
 
-def describe_excitation(weak: list[WeakCombination]) -> list[str]:
-    """Lines for people about what is hardly excited; one line if nothing is. ``weak``: of :func:`weak_combinations`."""
-    lines = [
-        f"hardly excited: {w.name} is known to +-{at_most(w.half_width, 2)} {w.unit} only "
-        f"(before: {at_most(w.prior, 2)})" + (f"; {w.advice}" if w.advice else "")
-        for w in weak
-        if w.share > _LARGE
-    ]
+def describe_excitation(weak: list[WeakCombination], widths: WidthCauses | None = None) -> list[str]:
+    """Lines for people about what is known little, and why; one line if nothing is.
+
+    Args:
+        weak: of :func:`weak_combinations`.
+        widths: what makes the intervals wide: where it is mostly not the motion, that is said instead of a motion.
+    """
+    lines = []
+    for w in (w for w in weak if w.share > _LARGE):
+        cause, share = "excitation", 1.0
+        if widths is not None:
+            cause, share = next(iter(widths.shares(int(np.argmax(np.abs(w.coefficients)))).items()))
+        known = f"{w.name} is known to +-{at_most(w.half_width, 2)} {w.unit} only (before: {at_most(w.prior, 2)})"
+        if cause != "excitation" and share >= _MOSTLY:
+            lines.append(f"wide: {known}, {share:.0%} of that for what is declared: {cause}")
+        else:
+            lines.append(f"hardly excited: {known}" + (f"; {w.advice}" if w.advice else ""))
     if not lines and weak:
         w = weak[0]
         lines = [

@@ -1,8 +1,9 @@
 r"""How fast an arm may accelerate within a step of a held torque, from its own equations of motion.
 
 ``|qdd| <= acceleration`` is declared for all motions, the fastest included. On a step of a held torque more is known:
-``tau`` is within noise of its middle at all times, and where no velocity comes near zero, friction is smooth. With p
-the momentum, rotor inertias included, H its matrix, and f as in :mod:`~safe_sysid.identification.equations.remainders`,
+``tau`` is within noise of its middle at all times, and Coulomb friction is constant where no velocity comes near zero,
+else anything within Fc, which then counts as noise. With p the momentum, rotor inertias included, H its matrix, and f
+as in :mod:`~safe_sysid.identification.equations.remainders`,
 
 ``H qdd = middle + delta + s``, ``|delta| <= noise``, ``s = f - Hdot qd - Fv qd - Fc sign - beta``.
 
@@ -19,10 +20,12 @@ mean over a step of at most H, b within ``2 e`` of its own, and the mean of qdd 
 
 ``|qdd| <= (|qd1 - qd0| + 2 dv)/(h - 2 sigma) + J H/2 + 2 e``.
 
-The smaller of this and A takes the place of A, here in a second round, then in everything that A is for. Not for
-link-side torques (the motor's is not measured), sampled ones, nor where delay or jitter let a torque switch within a
-step; nor with rotors on moving links, where ``H >= D`` is false, friction that has further terms, or prismatic joints:
-whether these stay in their travel, which the bounds assume, is concluded from the acceleration.
+The smaller of this and A takes the place of A, here in a second round, then in everything that A is for. The mean of
+qd differs from that of its ends by at most ``J H^2/12 + e H/4``: trapezoids of a function whose slope has the Lipschitz
+constant J, and of one that has the Lipschitz constant e. Not for link-side torques (the motor's is not measured),
+sampled ones, nor where delay or jitter let a torque switch within a step; nor with rotors on moving links, where
+``H >= D`` is false, friction that has further terms, or prismatic joints: whether these stay in their travel, which the
+bounds assume, is concluded from the acceleration.
 """
 
 from __future__ import annotations
@@ -34,24 +37,24 @@ from safe_sysid.core.arrays import BoolArray, FloatArray
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, torque_interval
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.equations.remainders import Magnitudes, motion_bounds
-from safe_sysid.identification.equations.step_states import StepStates, coulomb_sign
+from safe_sysid.identification.equations.step_states import HeldMotion, StepStates, coulomb_sign
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["held_accelerations"]
+__all__ = ["held_motion"]
 
 _ROUNDS = 2
 
 
-def held_accelerations(
+def held_motion(
     kin: Kinematics,
     data: Measurements,
     states: StepStates,
     errors: MeasurementErrors,
     size: Magnitudes,
     box: ParameterBox,
-) -> FloatArray | None:
-    """Bounds (m, n) of the acceleration on each step, no larger than those of ``states``; None: nothing more is known.
+) -> HeldMotion | None:
+    """Bounds of the motion on each step, none larger than those of ``states``; None: nothing more is known.
 
     Args:
         data: the samples, m + 1.
@@ -66,20 +69,21 @@ def held_accelerations(
     if late or errors.torque_source == "link" or more or not np.all(rotor > 0.0):
         return None
     largest = np.maximum(np.abs(box.lower), np.abs(box.upper))
-    signs = (coulomb_sign(data, states, errors) != 0.0) | (largest[layout.coulomb] == 0.0)
+    sticking = np.where(coulomb_sign(data, states, errors) == 0.0, largest[layout.coulomb], 0.0)
     shortest = np.maximum(states.h - 2.0 * states.stamp, 1e-300)[:, None]
-    out = np.array(states.acceleration)
+    out = HeldMotion(np.array(states.acceleration), np.full(states.acceleration.shape, np.inf))
     _lower(
         size,
         largest[layout.viscous],
         rotor,
         states.h + 2.0 * states.stamp,
         np.abs(states.mean) + states.rho,
-        torque_interval(data.effort, errors)[1][1:],
+        torque_interval(data.effort, errors)[1][1:] + sticking,
         (np.abs(np.diff(data.qd, axis=0)) + 2.0 * errors.velocity) / shortest,
-        np.all(signs, axis=1) & ~states.wrong,
+        ~states.wrong,
         1.0 + errors.gravity_relative,
-        out,
+        out.acceleration,
+        out.chord,
     )
     return out
 
@@ -96,18 +100,19 @@ def _lower(
     known: BoolArray,
     heavier: float,
     out: FloatArray,
+    chord: FloatArray,
 ) -> None:
-    """Lower ``out`` where the arm's equations allow for less.
+    """Lower ``out`` and ``chord`` where the arm's equations allow for less.
 
     Args:
         viscous: (n,) largest. rotor: (n,) least, > 0.
         longest: (m,) H, s.
         speed: (m, n) bound of the mean velocity.
-        noise: (m, n) half width of the torque.
+        noise: (m, n) half width of the torque, with the Coulomb friction of which the sign is not certain.
         change: (m, n) bound of the mean acceleration.
-        known: (m,) whether every velocity that friction depends on keeps its sign.
+        known: (m,) where measurements agree with what is declared.
         heavier: true gravity over the declared one at most, >= 1.
-        out: (m, n) bound of the acceleration.
+        out: (m, n) bound of the acceleration. chord: (m, n) see :class:`HeldMotion`.
     """
     n = viscous.size
     zero, v, e = np.zeros(n), np.empty(n), np.empty(n)
@@ -131,5 +136,8 @@ def _lower(
                 r = heavier * along[4, i] + viscous[i] * out[k, i] + along[2, i] + turned[1, i] + still[1, i]
                 total += r * r / rotor[i]
             for j in range(n):
-                bound = change[k, j] + 0.5 * longest[k] * np.sqrt(total / rotor[j]) + 2.0 * e[j]
+                jerk = np.sqrt(total / rotor[j])
+                bound = change[k, j] + 0.5 * longest[k] * jerk + 2.0 * e[j]
                 out[k, j] = min(out[k, j], bound * (1.0 + 1e-11))
+                bound = longest[k] * (longest[k] * jerk / 12.0 + 0.25 * e[j])
+                chord[k, j] = min(chord[k, j], bound * (1.0 + 1e-11))

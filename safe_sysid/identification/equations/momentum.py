@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from safe_sysid.core.layout import ROTOR, ParameterLayout
 from safe_sysid.errors import ParameterError
-from safe_sysid.identification.equations.held_torque import held_accelerations
+from safe_sysid.identification.equations.held_torque import held_motion
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior, torque_interval
 from safe_sysid.identification.equations.measurements import Measurements, Run
 from safe_sysid.identification.equations.remainders import magnitudes
@@ -222,9 +222,9 @@ class RowSource:
         self._motors = np.concatenate([known, box.size + np.arange(unknowns.count)])
         self._limits = limits = _limits(kin, box, errors, unknowns)
         states = step_states(data, errors, kin.travel, unknowns.zero)
-        within = held_accelerations(kin, data, states, errors, size, box)
-        if within is not None:
-            local = step_states(data, errors, kin.travel, unknowns.zero, within)
+        within, tied = held_motion(kin, data, states, errors, size, box), bool(np.any(errors.position > 0.0))
+        if tied or within is not None:
+            local = step_states(data, errors, kin.travel, unknowns.zero, within, tied)
             states = replace(local, wrong=states.wrong)  # that is about what is declared
         middle, half = torque_interval(data.effort, errors)
         torque, noise, loose = middle[1:], half[1:], half[1:]
@@ -234,8 +234,9 @@ class RowSource:
             loose = noise + errors.torque_rate * (0.25 * (states.h + 2.0 * states.stamp) + beside)[:, None]
         self._wrong_before = np.concatenate([[0], np.cumsum(states.wrong)])
         steps = (
-            data.stamps, data.q, data.qd, states.h, states.stamp, states.centre, states.mean, states.rho,
-            states.delta, states.acceleration, coulomb_sign(data, states, errors), torque, noise, loose,
+            data.stamps, states.q, states.off, data.qd, states.h, states.stamp, states.centre, states.mean, states.rho,
+            states.delta, states.ride, states.ride_off, states.acceleration, coulomb_sign(data, states, errors),
+            torque, noise, loose,
             *_further_torques(box.layout, states, errors.transition),
         )  # fmt: skip
         self._steps = StepTable(*(np.require(array, requirements=("C", "W")) for array in steps))
@@ -339,7 +340,6 @@ def _limits(kin: Kinematics, box: ParameterBox, errors: MeasurementErrors, unkno
         beta_mid=sensed.mid[layout.offset].copy(),
         beta_rad=sensed.rad[layout.offset].copy(),
         friction=seen,
-        position=errors.position.copy(),
         velocity=errors.velocity.copy(),
         gravity=_gravity_error(kin, errors),
         drift=errors.torque_drift.copy(),

@@ -33,8 +33,9 @@ Slack, in the order of :data:`ERROR_CAUSES`:
    moment).
 6. momentum: ``phi_i end_i + phi_f end_f + sum turn_k ramp_k`` and the Abel sum of ``shift`` and ``twist`` over
    samples i..f (slopes zero outside).
-7. friction: ``Fv int phi qd`` is evaluated as ``Fv p_k delta_k``: ``Fv (dq D + sum turn_k A_k H_k^2/12)``, D the
-   total variation of p from 0 to 0 (Abel).
+7. friction: ``Fv int phi qd`` is evaluated as ``Fv p_k delta_k``: ``Fv (sum dq_k |p_k - p_{k-1}| + sum turn_k A_k
+   H_k^2/12)``, samples i..f, p zero outside (Abel). Without slopes, and joint by joint where that is less, as ``Fv p_k
+   ride_k``, the changes of position by velocities: ``Fv sum p_k ride_off_k``.
 8. gravity: ``sum wide_k gravity_k``.
 9. stamps: durations are ``h_k + e_{k+1} - e_k``; by Abel
    ``sigma sum_{k=i..f} |p_k - p_{k-1}| max(size_k, size_{k-1}) + min(p_k, p_{k-1}) change_k`` (p zero outside); the
@@ -161,6 +162,13 @@ def window_kernel(
         deviation = sigma * change  # E
         matrix, target, square, parts = out.matrix[w], out.target[w], out.noise_square[w], out.parts[w]
         variation = phi[0] + phi[count]
+        by_velocities = np.zeros(n, np.bool_)
+        if ramp <= 0.0:  # phi is 1
+            for j in range(n):
+                ride_off = 0.0
+                for k in range(first, last):
+                    ride_off += steps.ride_off[k, j]
+                by_velocities[j] = ride_off < steps.off[first, j] + steps.off[last, j]
         before_p, before_s = 0.0, 0.0
         for k in range(first, last + 1):
             at = k - first
@@ -177,7 +185,8 @@ def window_kernel(
             for j in range(n):
                 size = max(errors.size[inside, j], errors.size[inside_before, j])
                 parts[j, 8] += sigma * step_p * size
-                parts[j, 6] += limits.viscous[j] * limits.position[j] * step_p
+                if not by_velocities[j]:
+                    parts[j, 6] += limits.viscous[j] * steps.off[k, j] * step_p
                 if ramp > 0.0:
                     parts[j, 5] += step_s * max(errors.shift[inside, j], errors.shift[inside_before, j])
                 if first < k < last:
@@ -204,7 +213,7 @@ def window_kernel(
                     parts[j, 4] += turn * errors.slope[k, j]
                     parts[j, 5] += turn * errors.ramp[k, j]
                     parts[j, 6] += limits.viscous[j] * turn * steps.acceleration[k, j] * longest * longest / 12.0
-                    moved = abs(steps.delta[k, j]) + 2.0 * limits.position[j]
+                    moved = abs(steps.delta[k, j]) + steps.off[k, j] + steps.off[k + 1, j]
                     parts[j, 8] += deviation * (longest * errors.size[k, j] + limits.viscous[j] * moved)
                     parts[j, 9] += turn * (errors.momenta[k, j] + errors.momenta[k + 1, j])
                 for c in range(PER_LINK * j, PER_LINK * n):
@@ -218,7 +227,11 @@ def window_kernel(
                         matrix[j, motors[m]] -= rise * errors.momentum_columns[k, j, PER_LINK * n + m]
                 matrix[j, OFFSET * n + j] += area
                 matrix[j, COULOMB * n + j] += limits.friction * area * steps.sign[k, j]
-                matrix[j, VISCOUS * n + j] += limits.friction * p * steps.delta[k, j]
+                if by_velocities[j]:
+                    matrix[j, VISCOUS * n + j] += limits.friction * p * steps.ride[k, j]
+                    parts[j, 6] += limits.viscous[j] * p * steps.ride_off[k, j]
+                else:
+                    matrix[j, VISCOUS * n + j] += limits.friction * p * steps.delta[k, j]
                 matrix[j, ROTOR * n + j] -= limits.friction * s * steps.delta[k, j]
                 for f in range(steps.unit.shape[0]):
                     matrix[j, (OFFSET + 1 + f) * n + j] += limits.friction * area * steps.unit[f, k, j]

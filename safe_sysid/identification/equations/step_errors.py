@@ -1,7 +1,8 @@
 r"""Step errors: what one step and one sample contribute to the error of each row, with proofs.
 
 Notation: ``h, sigma, c, u, rho, A`` of :class:`~safe_sysid.identification.equations.step_states.StepStates`;
-``H = h + 2 sigma``; dq, dv the errors of position and velocity. On the step, for all t,
+``H = h + 2 sigma``; dq, dv the errors of position (of a sample; of a step the mean of its two) and of velocity. On the
+step, for all t,
 
 - ``|qd(t) - u| <= w = A H/2 + rho``, ``|qd(t)| <= V = |u| + w``, ``|q(t) - c| <= x = V H/2 + dq``;
 - ``|int (q - c) dt| <= h x1``, ``x1 = A H^2/12 + dq``: trapezoid rule for a function with a Lipschitz derivative.
@@ -27,8 +28,9 @@ other terms to ``h p2(x, w)/2`` at V. ``ramp = Dp(x1, 0) + p2((x, w), (x, w))/2`
 
 *Position errors on slopes*: ``sum_k s_k H(c_k) (e_{k+1} - e_k)``, by Abel
 ``-sum_k e_k (s_k H(c_k) - s_{k-1} H(c_{k-1}))``; each term is at most
-``|s_k - s_{k-1}| max(shift_k, shift_{k-1}) + min(|s_k|, |s_{k-1}|) twist_k`` with ``shift = Dp(0, dq) + Ia dq`` (the
-rotor's term is the same with a constant Ia) and ``twist = p1`` of ``(|c_k - c_{k-1}|, 0)`` with V replaced by dq.
+``|s_k - s_{k-1}| max(shift_k, shift_{k-1}) + min(|s_k|, |s_{k-1}|) twist_k`` with ``shift = Dp(0, dq) + Ia dq`` (dq
+the larger of the step's two; the rotor's term is the same with a constant Ia) and ``twist = p1`` of
+``(|c_k - c_{k-1}|, 0)`` with V replaced by dq.
 
 *Ends* (weight phi there): a momentum evaluated at a sample is off by
 ``end = Dp(dq, dv) + p2((dq, dv), (dq, dv))/2 + Ia dv``, p2 at ``|qd| + dv``.
@@ -82,7 +84,7 @@ class Limits(NamedTuple):
         coulomb_mid, coulomb_rad: interval of Fc.
         beta_mid, beta_rad: interval of the offset and the sensor's constant bias together.
         friction: 1.0 if rows hold friction and rotor inertia, else 0.0.
-        position, velocity: error bounds, rad and rad/s.
+        velocity: error bounds, rad/s.
         gravity: error bound, m/s^2.
         drift: N m. delay, jitter: s. rate: N m/s of a sampled torque.
         sampled: whether effort is sampled.
@@ -100,7 +102,6 @@ class Limits(NamedTuple):
     beta_mid: FloatArray
     beta_rad: FloatArray
     friction: float
-    position: FloatArray
     velocity: FloatArray
     gravity: float
     drift: FloatArray
@@ -119,8 +120,8 @@ class StepTable(NamedTuple):
     """Samples (m+1, ..) and the steps between them (m, ..).
 
     Attributes:
-        stamps, q, qd: of the samples.
-        h, sigma, centre, mean, rho, delta, acceleration: of
+        stamps, q, off, qd: of the samples; off: error bounds of q, rad.
+        h, sigma, centre, mean, rho, delta, ride, ride_off, acceleration: of
             :class:`~safe_sysid.identification.equations.step_states.StepStates`.
         torque, noise: middle and half width of the mean torque, as far as noise goes, N m.
         loose: half width of the mean torque with all that is not known of it, N m: that of a sampled one besides by
@@ -130,6 +131,7 @@ class StepTable(NamedTuple):
 
     stamps: FloatArray
     q: FloatArray
+    off: FloatArray
     qd: FloatArray
     h: FloatArray
     sigma: FloatArray
@@ -137,6 +139,8 @@ class StepTable(NamedTuple):
     mean: FloatArray
     rho: FloatArray
     delta: FloatArray
+    ride: FloatArray
+    ride_off: FloatArray
     acceleration: FloatArray
     sign: FloatArray
     torque: FloatArray
@@ -209,22 +213,23 @@ def _put_slopes(limits: Limits, slopes: FloatArray, kind: int, columns: FloatArr
 @njit(cache=True)
 def _samples(kin: Kinematics, size: Magnitudes, limits: Limits, steps: StepTable, out: StepErrors) -> None:
     """What belongs to samples: momentum columns, their errors and sizes."""
-    dq, dv, rotor = limits.position, limits.velocity, limits.rotor
-    n = dq.size
+    dv, rotor = limits.velocity, limits.rotor
+    n = dv.size
     now, far, bounds = np.empty((6, n)), np.empty((6, n)), np.empty((_KINDS, n, max(n, 3)))
-    speed, fastest, away, left = np.empty(n), np.empty(n), dq + limits.zero, np.zeros(n)
+    speed, fastest, away, left = np.empty(n), np.empty(n), np.empty(n), np.zeros(n)
     gravity = kin.gravity.copy()
     size_known, shifted = limits.mid.size - limits.shifted.size, limits.shifted.size > 0
     mid, rad, slopes = limits.mid[:size_known], limits.rad[:size_known], np.zeros((2, _KINDS, n, max(n, 3)))
     rest = np.empty((n, size_known))  # what nobody asks for: one function for all calls is compiled once
     first, turned, no = np.int64(0), np.bool_(True), np.bool_(False)  # literals would be compiled anew, each
-    erring = np.any(dq > 0.0) or np.any(dv > 0.0) or shifted
+    erring = np.any(steps.off > 0.0) or np.any(dv > 0.0) or shifted
     for k in range(steps.q.shape[0]):
-        q, qd, columns = steps.q[k], steps.qd[k], out.end_columns[k]
+        q, dq, qd, columns = steps.q[k], steps.off[k], steps.qd[k], out.end_columns[k]
         columns_from(kin, gravity, qd, limits.friction, first, turned, column_space(kin, q), columns, rest)
         for j in range(n):
             speed[j] = abs(qd[j])
             fastest[j] = speed[j] + dv[j]
+            away[j] = dq[j] + limits.zero[j]
         motion_bounds(size, fastest, away, dv, away, dv, far)
         if erring:
             derivative_bounds(kin, mid, rad, limits.friction, no, no, q, qd, bounds, slopes)
@@ -248,7 +253,7 @@ def _stamps(
 ) -> None:
     """``size`` and ``change`` of step k; ``left`` (n,) is of :func:`_put_slopes`, of this step and the one before."""
     mid, rad = limits.mid, limits.rad
-    for i in range(limits.position.size):
+    for i in range(limits.velocity.size):
         columns = out.rate_columns[k, i]
         value, spread = _interval(columns, mid, rad, PER_LINK * i)
         s = steps.sign[k, i]
@@ -288,14 +293,14 @@ def step_kernel(
         out: results; ``momentum_columns`` may be of length 0 without ramps.
     """
     _samples(kin, size, limits, steps, out)
-    dq, n = limits.position, limits.position.size
+    n = limits.velocity.size
     gravity, own = kin.gravity.copy(), limits.friction
     unit = Magnitudes(size.s_a, size.s_b, 1.0, size.motors, size.kappa, size.shares, size.own)
     one, zero = np.ones(n), np.zeros(n)
     now, far, bounds = np.empty((6, n)), np.empty((6, n)), np.empty((_KINDS, n, max(n, 3)))
     speed, jump = np.empty(n), np.empty(n)
     big_v, w, x, x1, rho, acc = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    moved = np.any(dq > 0.0)
+    dq, moved = np.empty(n), np.any(steps.off > 0.0)
     size_known, shifted = limits.mid.size - limits.shifted.size, limits.shifted.size > 0
     mid, rad, slopes = limits.mid[:size_known], limits.rad[:size_known], np.zeros((2, _KINDS, n, max(n, 3)))
     rest = np.empty((n, size_known))
@@ -313,6 +318,7 @@ def step_kernel(
             rho[j], acc[j], speed[j] = steps.rho[k, j], steps.acceleration[k, j], abs(mean[j])
             w[j] = 0.5 * acc[j] * longest + rho[j]
             big_v[j] = speed[j] + w[j]
+            dq[j] = 0.5 * (steps.off[k, j] + steps.off[k + 1, j])
             x[j] = 0.5 * big_v[j] * longest + dq[j]
             x1[j] = acc[j] * longest * longest / 12.0 + dq[j]
             away[j] = x[j] + still[j]
@@ -352,6 +358,8 @@ def step_kernel(
                     out.ramp[k, i] += away[i]
                     out.momenta[k, i] += far[1, i]
         if ramps and moved:
+            for j in range(n):
+                dq[j] = max(steps.off[k, j], steps.off[k + 1, j])
             motion_bounds(size, speed, zero, dq, zero, dq, now)
             if shifted:
                 motion_bounds(size, dq, still, zero, still, zero, far)
@@ -362,6 +370,7 @@ def step_kernel(
                     out.shift[k, i] += far[1, i]
             if k > 0:
                 for j in range(n):
+                    dq[j] = steps.off[k, j]
                     jump[j] = abs(centre[j] - steps.centre[k - 1, j])
                 motion_bounds(size, dq, jump, zero, jump, zero, now)
                 if shifted:

@@ -9,6 +9,7 @@ import numpy as np
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements, Run, SampleScreen
 from safe_sysid.identification.equations.momentum import MomentumRows, RowSource
+from safe_sysid.identification.equations.tied_positions import NEIGHBOURS
 from safe_sysid.identification.equations.windows import Cut, WindowCutter
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
@@ -75,7 +76,8 @@ class MomentumStream:
         self._kin, self._errors, self._log = model.kinematics, errors, log
         period = 1.0 / model.settings.measurement.rate_hz
         self._screen = SampleScreen(model.continuous, period)
-        self._cutter = WindowCutter(windows, period, stride, errors.margin(period))
+        history = NEIGHBOURS if np.any(errors.position > 0.0) else 0
+        self._cutter = WindowCutter(windows, period, stride, errors.margin(period), history)
         self._ramps = ramps if ramps is not None else tuple(default_ramp(length, errors) for length in windows)
         self._rejected: Counter[str] = Counter()
 
@@ -106,8 +108,8 @@ class MomentumStream:
         if not found:
             return []
         margin = self._cutter.margin
-        low = max(min(int(w[0, 0]) for w, _ in found) - margin, 0)
-        high = max(int(w[-1, 1]) for w, _ in found) + margin
+        low = max(min(int(w[0, 0]) for w, _ in found) - margin - self._cutter.history, 0)
+        high = max(int(w[-1, 1]) for w, _ in found) + max(margin, self._cutter.history)
         tail = Run(cut.tail.samples[low : high + 1], True, cut.tail.first + low)
         ramps = any(ramp > 0.0 for _, ramp in found)
         source = RowSource(self._kin, box, self._errors, tail, ramps, self._log, self._unknowns)

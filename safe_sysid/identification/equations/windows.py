@@ -49,7 +49,9 @@ class Cut(NamedTuple):
 class WindowCutter:
     """Cuts windows by time, for each of several lengths, back to back or overlapping, from a stream of runs."""
 
-    def __init__(self, lengths: tuple[float, ...], period: float, stride: float = 1.0, margin: int = 0) -> None:
+    def __init__(
+        self, lengths: tuple[float, ...], period: float, stride: float = 1.0, margin: int = 0, history: int = 0
+    ) -> None:
         """Start with an empty tail.
 
         Args:
@@ -57,13 +59,14 @@ class WindowCutter:
             period: nominal time between samples, s: a window ends at the sample nearest to its length.
             stride: start of the next window after that of the last, in lengths: 1 is back to back.
             margin: samples that must be known on both sides of a window.
+            history: samples before that are kept where there are any.
         """
         if not lengths or not all(length > 0.0 for length in lengths) or not 0.0 < stride <= 1.0:
             raise ParameterError(f"windows {lengths} s, stride {stride!r}: expected lengths > 0, 0 < stride <= 1")
         if not period > 0.0:
             raise ParameterError(f"period {period!r} s: expected a positive time")
         self._lengths, self._stride, self._half = lengths, stride, 0.5 * period
-        self.margin = margin
+        self.margin, self.history = margin, history
         self._next = [margin] * len(lengths)
         self._tail: Run | None = None
 
@@ -82,7 +85,7 @@ class WindowCutter:
                 stamps, self._next[i], length, self._stride * length, self._half, self.margin
             )
             windows.append(found[:count])
-        keep = max(min(min(self._next), len(stamps)) - self.margin, 0)
+        keep = max(min(min(self._next), len(stamps)) - self.margin - self.history, 0)
         self._tail = Run(tail.samples[keep:], True, tail.first + keep)
         self._next = [start - keep for start in self._next]
         return Cut(tail, tuple(windows))

@@ -18,6 +18,7 @@ __all__ = ["check_stamps", "good_steps"]
 _SLOWEST = 0.9
 _PLACES = 5
 _NEGLIGIBLE = 1e-12  # s; at 1000 rad/s the rounding of a position
+_DIGIT = 1e-9  # s; the last one of stamps since 1970, as they are written
 _ENOUGH = 20  # samples, for digits that are missing in all stamps to be no chance
 
 
@@ -127,14 +128,21 @@ def _missing(log: Log) -> list[Finding]:
 def _resolution(log: Log, stamps: FloatArray, error_s: float, column: str) -> list[Finding]:
     """Stamps that were rounded by more than their declared error."""
     rounding = max(log.stamp_rounding, 0.5 * float(np.spacing(np.max(np.abs(stamps)))))
+    double = float(np.spacing(1e-9 * abs(log.origin_ns) + float(np.max(np.abs(stamps)))))
+    # As many digits as one likes, of numbers that were floating point since 1970 before they were written.
+    whole = np.rint(stamps / double)
+    binary = np.all(np.abs(stamps / double - whole) <= _DIGIT / double) and np.any(whole % 64.0)  # no clock of 128 Hz
+    if len(stamps) >= _ENOUGH and binary and 0.05 * double > _DIGIT:
+        rounding = max(rounding, 0.5 * double)
     declared = max(error_s, _NEGLIGIBLE)
     if rounding > declared:
+        largest = float(np.max(np.abs(stamps))) + 1e-9 * abs(log.origin_ns)
         return [
             Finding(
                 "error",
                 "stamp_resolution",
                 column,
-                f"numbers as large as {float(np.max(np.abs(stamps))):.10g} s are rounded by up to {rounding:.2g} s",
+                f"numbers as large as {largest:.10g} s are rounded by up to {rounding:.2g} s",
                 f"at most the declared stamp_error_s = {error_s:g}",
                 "record whole nanoseconds, or subtract the first stamp before rounding to floating point, or "
                 f"--set measurement.stamp_error_s={_rounded_up(rounding + error_s)}",
@@ -148,7 +156,6 @@ def _resolution(log: Log, stamps: FloatArray, error_s: float, column: str) -> li
     if np.mean(np.abs(steps - usual * np.rint(steps / usual)) > 0.5) <= 0.01:
         return []  # a clock that ticks on the grid
     # Decimals as fine as floating point has them since 1970 may have come from there, which rounds more coarsely.
-    double = float(np.spacing(1e-9 * abs(log.origin_ns) + float(np.max(np.abs(stamps)))))
     rounding = 0.5 * max(grid, double if grid <= double else 0.0)
     return [
         Finding(

@@ -100,10 +100,7 @@ class _Table:
         first = self._first_line(path, file)
         self._delimiter = max(",;\t", key=first.count)
         if not first.count(self._delimiter) and len(first.split()) > 3:
-            raise LogError(
-                f"{path}: line {self._line}: {len(first.split())} words separated by blanks: expected commas, "
-                f"semicolons or tabs between the columns"
-            )
+            self._delimiter, first = " ", " ".join(first.lstrip("#").split())  # as Universal Robots' recorder writes
         header = next(csv.reader([first.lstrip("#").strip("\r\n")], delimiter=self._delimiter))
         self._header = [name.strip() for name in header]
         if all(_is_number(name) for name in self._header):
@@ -159,6 +156,8 @@ class _Table:
         at = self._line
         self._line += len(lines)
         numbered = [(at + i + 1, line.rstrip("\r\n")) for i, line in enumerate(lines)]
+        if self._delimiter == " ":
+            numbered = [(number, " ".join(line.split())) for number, line in numbered]
         numbered = [(number, line) for number, line in numbered if line.strip()]
         if not numbered:
             return True

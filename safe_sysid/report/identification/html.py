@@ -91,9 +91,12 @@ stands here.{% endif %}</p>
 interval as a share of what was known before.</figcaption></figure></div></details>{% endif %}
 {% for caption, data in pictures %}<details class="part"><summary>{{ caption }}</summary>
 <img alt="{{ caption }}" src="data:image/png;base64,{{ data }}"></details>{% endfor %}
-<h2>Findings in the log</h2>
+{% set many = r.findings|length > 2 and not r.findings|selectattr("level", "equalto", "error")|list %}
+{% if many %}<details class="part"><summary>Findings in the log: {{ r.findings|length }} warnings</summary>
+{% else %}<h2>Findings in the log</h2>{% endif %}
 {% if r.findings %}<ul>{% for f in r.findings %}<li class="{{ f.level }}">{{ f.text }}</li>{% endfor %}</ul>
 {% else %}<p>None.</p>{% endif %}
+{% if many %}</details>{% endif %}
 <details class="part"><summary>Left out</summary>
 {% if r.rejected %}<table>{% for reason, count in r.rejected.items() %}<tr><td>{{ reason|replace("_", " ") }}</td>
 <td>{{ count }}</td></tr>{% endfor %}</table>{% else %}<p>No sample.</p>{% endif %}</details>

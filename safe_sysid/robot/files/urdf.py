@@ -309,6 +309,11 @@ def _parse(file: str, path: Path) -> ET.Element:
         raise ModelError(f"{file}: root element <{xml.tag[:60]}>: expected <robot>")
     if any("xacro" in str(element.tag) for element in xml.iter()):
         raise ModelError(f"{file}: contains xacro macros: expected plain URDF; expand it with `xacro` first")
+    for value in (value for element in xml.iter() for value in element.attrib.values()):
+        if "${" in value or "$(" in value:
+            raise ModelError(
+                f"{file}: {value[:60]!r} is an expression of xacro: expected plain URDF; expand it with `xacro` first"
+            )
     return xml
 
 
