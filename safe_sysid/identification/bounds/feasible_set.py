@@ -30,7 +30,7 @@ from safe_sysid.robot.unknowns import Unknowns
 __all__ = ["FeasibleSet"]
 
 # Simplex iterations of one update, and what starting the solver counts for: a budget that is the same on any machine.
-_WORK = {"lp": 4000, "sdp": 12_000}
+_WORK = 12_000
 _THOROUGH_IMPROVEMENT, _THOROUGH_ROUNDS, _THOROUGH_ROWS = 1e-5, 300, 100_000
 _BATCH = 6  # broken rows that one program may bring in at once
 _PATIENCE = {"lp": 4, "sdp": 12}  # rounds before a small improvement ends a program
@@ -80,7 +80,7 @@ class FeasibleSet:
         """
         self.prior, self._max_rows, self._rounds = prior, max_rows, rounds
         self._improvement = _IMPROVEMENT[method] if improvement is None else improvement
-        self._work: float = _WORK[method]
+        self._work: float = _WORK
         if thorough:
             self._work, self._improvement, self._rounds = np.inf, _THOROUGH_IMPROVEMENT, _THOROUGH_ROUNDS
             self._max_rows = max(max_rows, _THOROUGH_ROWS)
