@@ -232,23 +232,20 @@ def reference_row(kin, box, e, data, first, last, ramp):
 
     @functools.cache
     def tied(k):
-        """Position of a sample and its error, by all readings of up to 24 samples on either side."""
+        """Position of a sample and its error, by all readings of up to 48 samples before."""
         if not np.any(dq > 0):
             return q[k], dq
         at, off = np.empty(n), np.empty(n)
         for j in range(n):
             low, high = q[k][j] - dq[j], q[k][j] + dq[j]
-            for way in (-1, 1):
-                moved, loose = 0.0, dq[j]
-                for i in range(1, 25):
-                    if not 0 <= k + way * i < len(t):
-                        break
-                    ride, error = ridden(k + way * i if way < 0 else k + i - 1)
-                    moved, loose = moved - way * ride[j], loose + error[j]
-                    reading = q[k + way * i][j] + moved
-                    if max(low, reading - loose) > min(high, reading + loose):
-                        break
-                    low, high = max(low, reading - loose), min(high, reading + loose)
+            moved, loose = 0.0, dq[j]
+            for i in range(k - 1, max(k - 49, -1), -1):
+                ride, error = ridden(i)
+                moved, loose = moved + ride[j], loose + error[j]
+                reading = q[i][j] + moved
+                if max(low, reading - loose) > min(high, reading + loose):
+                    break
+                low, high = max(low, reading - loose), min(high, reading + loose)
             at[j], off[j] = 0.5 * (low + high), 0.5 * (high - low)
         return at, off
 

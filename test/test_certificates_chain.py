@@ -34,7 +34,7 @@ def chain(tmp_path_factory):
 def test_honest_certificates_of_random_arms_are_proved(n, tmp_path):
     rng = np.random.default_rng(n)
     velocity = 1e-3 * (n % 2)
-    model, theta = random_model(rng, n, velocity=velocity, position=1e-6 * (n % 3), continuous=n == 4)
+    model, theta = random_model(rng, n, velocity=velocity, position=2e-5 * (n % 3), continuous=n == 4)
     data = random_log(rng, model, theta, 0.5)
     if n == 4:
         data = Measurements(data.stamps, (data.q + np.pi) % (2 * np.pi) - np.pi, data.qd, data.effort)

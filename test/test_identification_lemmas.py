@@ -288,7 +288,7 @@ def test_velocities_tie_positions_to_each_other(kind):
         known.append(np.median(states.off) / errors.position[0])
         wrapped = Measurements(log.stamps, log.q + turns, log.qd, log.effort)
         steps = LogView(wrapped, errors, np.ones(errors.n, bool), 1e3).steps(np.arange(len(q) - 1))
-        assert np.allclose(steps.off, np.stack([states.off[:-1], states.off[1:]], axis=1), rtol=0, atol=1e-13)
+        assert np.allclose(steps.off, np.stack([states.off[:-1], states.off[1:]], axis=1), rtol=0, atol=1e-12)
         assert np.allclose(steps.delta.lo, states.delta, rtol=0, atol=1e-12)
         too_sure = tied_positions(
             log.q, errors.position, states.ride - np.diff(log.q, axis=0), 0.3 * states.ride_off, states.wrong
@@ -307,4 +307,4 @@ def test_a_log_that_no_motion_gives_keeps_its_readings():
     states = step_states(log, errors, tied=True)
     steps = LogView(log, errors, np.zeros(errors.n, bool), 1e3).steps(np.arange(len(q) - 1))
     assert np.all(np.abs(states.q - q) <= errors.position)
-    assert np.allclose(steps.off, np.stack([states.off[:-1], states.off[1:]], axis=1), rtol=0, atol=1e-13)
+    assert np.allclose(steps.off, np.stack([states.off[:-1], states.off[1:]], axis=1), rtol=0, atol=1e-12)

@@ -22,8 +22,8 @@ _ALLOWANCE_REL, _ALLOWANCE_ABS = 1e-9, 1e-12
 #: A step between samples that is longer than this many periods leaves part of the torque unknown. The period is the
 #: declared one, or, where a lost message could hide in that, the median of so many steps before.
 _GAP, _BEFORE = 1.5, 31
-#: Samples on either side that velocities tie a position to.
-_TIED = 24
+#: Samples before that velocities tie a position to.
+_TIED = 48
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,7 +222,7 @@ class LogView:
             return self._steps(index, held, np.zeros((1, 2, 1)), np.zeros((1, 2, len(position))))
         change = np.zeros(len(self) + 1, np.int64)
         np.add.at(change, np.maximum(index - _TIED, 0), 1)
-        np.add.at(change, np.minimum(index + _TIED + 1, len(self)), -1)
+        np.add.at(change, np.minimum(index + 1, len(self)), -1)
         near = np.flatnonzero((np.cumsum(change)[: len(self) - 1] > 0) & self._joined)
         raw = self._steps(near, held, np.zeros((1, 2, 1)), np.broadcast_to(position, (1, 2, len(position))))
         samples = np.unique(np.concatenate([near, near + 1]))
@@ -315,7 +315,7 @@ def _tied(position: FloatArray, residual: IntervalArray, tie: BoolArray) -> tupl
 
     With ``x`` true position less reading, at most dq, the next sample's x is this one's plus ``residual``: what the
     velocities say of the change of position, less what the readings say. Each x is so in as many intervals as there
-    are samples tied to it; those before are taken first. One that has nothing in common with those so far is left out,
+    are samples before that are tied to it. One that has nothing in common with those so far is left out,
     and all beyond it: the log is not what was declared, which is not for this to say.
 
     Args:
@@ -325,18 +325,16 @@ def _tied(position: FloatArray, residual: IntervalArray, tie: BoolArray) -> tupl
     count = len(tie)
     low, high = (np.array(np.broadcast_to(x, residual.lo.shape)) for x in (-position, position))
     reading = IntervalArray(-position, position)
-    for backward in (True, False):
-        total, alive = exactly(np.zeros_like(low)), np.ones(low.shape, bool)
-        for k in range(1, _TIED + 1):
-            step = np.arange(count) + (-k if backward else k - 1)  # that the next sample is reached over
-            inside = (step >= 0) & (step < count)
-            step = np.where(inside, step, 0)
-            alive &= (inside & tie[step])[:, None]
-            total = total + residual[step] if backward else total - residual[step]
-            other = total + reading
-            least, most = np.maximum(low, other.lo), np.minimum(high, other.hi)
-            alive &= least <= most
-            low, high = np.where(alive, least, low), np.where(alive, most, high)
+    total, alive = exactly(np.zeros_like(low)), np.ones(low.shape, bool)
+    for k in range(1, _TIED + 1):
+        step = np.arange(count) - k  # that the next sample is reached over
+        inside, step = step >= 0, np.maximum(step, 0)
+        alive &= (inside & tie[step])[:, None]
+        total = total + residual[step]
+        other = total + reading
+        least, most = np.maximum(low, other.lo), np.minimum(high, other.hi)
+        alive &= least <= most
+        low, high = np.where(alive, least, low), np.where(alive, most, high)
     centre = 0.5 * (low + high)
     return centre, inflate(np.maximum(high - centre, centre - low))
 

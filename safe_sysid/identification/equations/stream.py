@@ -109,7 +109,7 @@ class MomentumStream:
             return []
         margin = self._cutter.margin
         low = max(min(int(w[0, 0]) for w, _ in found) - margin - self._cutter.history, 0)
-        high = max(int(w[-1, 1]) for w, _ in found) + max(margin, self._cutter.history)
+        high = max(int(w[-1, 1]) for w, _ in found) + margin
         tail = Run(cut.tail.samples[low : high + 1], True, cut.tail.first + low)
         ramps = any(ramp > 0.0 for _, ramp in found)
         source = RowSource(self._kin, box, self._errors, tail, ramps, self._log, self._unknowns)

@@ -2,9 +2,10 @@ r"""Positions known better than by one reading: velocities tie neighbouring samp
 
 On a step ``q(t_{k+1}) - q(t_k)`` is the integral of the true velocity: ``d_k = h u``, u the mean of the velocities at
 both ends, off by at most ``r_k = H rho + 2 sigma |u|`` (rho of u, the duration's error). So every reading of a sample
-before or behind is one of this sample, too: ``q_j + sum d`` is off by at most ``dq + sum r``. What they have in common
-holds the true position. Neighbours are taken from the nearest on, those before first; one that would leave nothing
-ends its side: declared errors are then false, which the equations show.
+before is one of this sample, too: ``q_j + sum d`` is off by at most ``dq + sum r``. What they have in common holds the
+true position. Neighbours are taken from the nearest on; one that would leave nothing ends them: declared errors are
+then false, which the equations show. None behind are used: they would not be known yet of all rows, and a checker has
+to come to the same.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from safe_sysid.core.arrays import BoolArray, FloatArray
 
 __all__ = ["NEIGHBOURS", "tied_positions"]
 
-#: Samples on either side whose readings are used. The checker's code has this number, too.
-NEIGHBOURS = 24
+#: Samples before whose readings are used. The checker's code has this number, too.
+NEIGHBOURS = 48
 _ROUND = 1e-17  # rad or m: what a step's differences, far below 0.1, round by
 
 
@@ -48,17 +49,15 @@ def _tie(
         dq = position[j]
         for k in range(steps + 1):
             low, high = -dq, dq
-            for side in (-1, 1):
-                total, error = 0.0, dq
-                for count in range(NEIGHBOURS):
-                    step = k - 1 - count if side < 0 else k + count
-                    if step < 0 or step >= steps or wrong[step]:
-                        break
-                    total -= side * residual[step, j]
-                    error += loose[step, j]
-                    least, most = max(low, total - error), min(high, total + error)
-                    if least > most:
-                        break
-                    low, high = least, most
+            total, error = 0.0, dq
+            for step in range(k - 1, max(k - 1 - NEIGHBOURS, -1), -1):
+                if wrong[step]:
+                    break
+                total += residual[step, j]
+                error += loose[step, j]
+                least, most = max(low, total - error), min(high, total + error)
+                if least > most:
+                    break
+                low, high = least, most
             shift[k, j] = 0.5 * (low + high)
             off[k, j] = 0.5 * (high - low)
