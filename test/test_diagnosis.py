@@ -72,8 +72,7 @@ def fault(case, name):
     ("name", "kinds", "joint"),
     [
         pytest.param("noise", ("noise", "torque_abs"), 3, marks=pytest.mark.slow),
-        # Of the two, the offset is the better word; it is not always found where rows are sharp.
-        ("bias", ("offset", "torque_abs"), 1),
+        ("bias", ("offset",), 1),
         pytest.param("coulomb", ("coulomb",), 2, marks=pytest.mark.slow),
         pytest.param("sign", ("sign",), 1, marks=pytest.mark.slow),  # of whole logs: test_logs_checks.py
         pytest.param("slip", ("payload",), None, marks=pytest.mark.slow),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,12 @@ import pytest
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.gains.design import design_gains
 from safe_sysid.control.gains.power_loss import ClosedLoop
+from safe_sysid.control.gains.synthesis import synthesise
 from safe_sysid.control.laws.c_code import write_law
 from safe_sysid.control.laws.law import ModelInUse
 from safe_sysid.control.laws.robust import RobustLaw
 from safe_sysid.dynamics import dynamics_of
+from safe_sysid.errors import ParameterError
 from safe_sysid.planning.certification.certificate import may_rest
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
@@ -81,6 +84,21 @@ def test_inertia_hardly_changes_while_a_command_counts(own: tuple[RobotModel, Co
         if np.linalg.eigvalsh(true - np.diag(a.inertia_upper))[-1] <= 0.0:
             assert np.sqrt(x @ unit @ x) <= min(loop.across * np.linalg.norm(x * loop.root), loop.motion_norm(x))
     assert reached > 0.1 * (loop.stretch - 1.0), "a weak attack"
+
+
+def test_an_arm_of_next_to_no_inertia_is_refused() -> None:
+    """Neither rotors nor viscous friction: nothing says how much its inertia turns in a hold, and the error says so."""
+    model = load_robot("three_joint")
+    ready = design_gains(model)
+    assume, box = ready.assumptions, ready.box
+    lower = box.lower.copy()
+    lower[box.layout.viscous] = lower[box.layout.rotor_inertia] = 0.0
+    light = replace(box, lower=lower)
+    with pytest.raises(ParameterError, match="bound"):
+        synthesise(
+            model.kinematics, light, assume, np.full(model.n, 2e-3), 8.0, 30.0, model.friction_transition_velocity,
+            model.joint_names, True,
+        )  # fmt: skip
 
 
 def test_the_law_asks_for_an_acceleration(own: tuple[RobotModel, ControllerGains]) -> None:

@@ -73,6 +73,7 @@ def longest_take_over(
     crude = loop.crude(nu, a.hold_max, gains.lead)
     if crude is None or other > 2.0 * a.uncertainty + crude[0]:
         return 0.0
+    # S without the stretch of "Damping by the arm's own inertia": |dr| and U are in inertia_lower's measure here.
     meets = 2.0 * a.uncertainty + nu * (loop.mu_d + loop.mu * loop.k + crude[2].by_r)
     extra = other * 0.5 * (a.hold_max + a.delay_max) * meets
     power = max(other * nu, gains.power_loss) + 0.25 * extra

@@ -123,6 +123,7 @@ class ClosedLoop:
             stretch = min(stretch, float(np.exp(inertia_growth(self.norms, rotor) @ moved)))
         self.stretch = stretch = stretch * _ROUND
         if not np.isfinite(stretch):
+            self.kappa = own  # no bound is found; K_d, which is zero, must not be what says so
             return
         self.mu, self.mu_d, self.kappa = stretch**2, own * stretch**3, own / stretch
         self.c_d, self.e_d = own, 2.0 * own * (stretch**3 - 1.0)

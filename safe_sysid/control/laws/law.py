@@ -69,7 +69,8 @@ class ControlLaw(Protocol):
 class TrackingLaw(ControlLaw, Protocol):
     """A law that proves the tracking bound, given that S keeps the hypothesis.
 
-    Its torque must be ``W_s theta' + K_d r`` with some theta' in the box in use: plans are certified for that image.
+    Its torque must be ``W_s theta' + K_d r`` with some theta' in the box in use, W_s taken at
+    ``qdd_a + own_damping r`` (zero but for ``controller.damping: inertia``): plans are certified for that image.
     """
 
     uncertainty: float  #: S of the last step, sqrt(W/s)

@@ -210,7 +210,8 @@ def _parameter(
             prior, changed = None, {"torque_bias": bias}
         # Friction and offset are declared as numbers about zero: what counts is the whole, not the uncertainty.
         reach = max(abs(lower), abs(upper)) if kind in ("coulomb", "viscous", "offset") else 0.0
-        factor = 1.0 + by / max(radius, reach)
+        small = _SMALL * float(model.limits.torque[joint]) if kind == "offset" and joint is not None else 0.0
+        factor = 1.0 + by / (max(radius, reach) + small)
         return Explanation(kind, joint, text, s * cost, s * cost * _WEIGHT[kind], changed, prior, factor=factor)
 
     return Candidate(kind, joint, widen, p, cost + (0.0 if widen is None else float(np.mean(widen))), explain)
