@@ -29,7 +29,7 @@ from safe_sysid.simulation.servo import GazeboServoArm, build_servo_arm
 if not os.environ.get("CI"):  # in CI a library that is missing is a failure
     pytest.importorskip("dartpy", reason="dartpy is not installed: pip install '.[dart]'")
 
-from safe_sysid.simulation.dart_engine import DartEngine
+from safe_sysid.simulation.engines.dart import DartEngine
 
 OPEN = Scene("open")
 GAZEBO = "kinova_gen3_gazebo"

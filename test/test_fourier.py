@@ -231,7 +231,7 @@ def test_rows_have_the_slopes_that_they_say(seed: int) -> None:
         velocity=np.full(3, 2.0), acceleration=np.full(3, 9.0), jerk=np.full(3, 90.0), inertia_upper=np.full(3, 40.0),
     )  # fmt: skip
     cut = {name: getattr(gains, name)[:3] for name in ("K_r", "K_d", "inertia_lower", "r_bound", "e_bound", "de_bound")}
-    fake = _Fake({**cut, "assumptions": small})
+    fake = _Fake({**cut, "assumptions": small, "own_damping": gains.own_damping})
     scene = Scene("s", (SceneBox("post", rng.normal(size=3), np.zeros(3), np.full(3, 0.3)),))
     family = FourierFamily(rng.normal(size=3), 4.0, 3)
     times = np.linspace(0.2, 3.8, 5)

@@ -33,6 +33,7 @@ DISTRIBUTIONS = {
     "cvxpy": ("cvxpy", None),  # no rosdep key exists
     "defusedxml": ("defusedxml", "python3-defusedxml"),
     "diagnostic_msgs": ("ros-diagnostic-msgs", "diagnostic_msgs"),
+    "dartpy": ("dartpy", None),  # an extra: the second engine
     "distributed": ("distributed", None),  # optional: campaigns on a cluster
     "geometry_msgs": ("ros-geometry-msgs", "geometry_msgs"),
     "highspy": ("highspy", None),  # no rosdep key exists
@@ -149,7 +150,7 @@ def third_party_imports() -> Iterator[tuple[str, str]]:
 
 def test_every_import_is_a_declared_dependency(setup_arguments: dict[str, Any], manifest: ElementTree.Element) -> None:
     requirements = list(setup_arguments["install_requires"])
-    for extra in ("ros", "sim", "view", "cluster", "learn"):
+    for extra in ("ros", "sim", "view", "cluster", "learn", "dart"):
         requirements += setup_arguments["extras_require"][extra]
     for_pip = {requirement_name(requirement) for requirement in requirements}
     for_ros = {element.text for tag in ("depend", "exec_depend") for element in manifest.iter(tag)}

@@ -81,10 +81,9 @@ class Tube:
         k_r, r, box = (np.broadcast_to(x, (n,)) * 1.0 for x in (gains.K_r, gains.r_bound, gains.e_bound))
         # |K e / r|^2 <= 1 + ln(K_max / K_min) / e, from below: a smaller set is still allowed.
         factor = np.sqrt(1.0 + np.log(k_r.max() / k_r.min()) / np.e) * (1.0 - 1e-15)
-        errors = (
-            np.broadcast_to(x, (n,)) * 1.0 for x in (gains.assumptions.position_error, gains.assumptions.velocity_error)
-        )
-        return cls(trajectory, r / k_r * factor, r, np.minimum(box, r / k_r), k_r, *errors, gains.own_damping)
+        assumed = gains.assumptions
+        dq, dv = (np.broadcast_to(x, (n,)) * 1.0 for x in (assumed.position_error, assumed.velocity_error))
+        return cls(trajectory, r / k_r * factor, r, np.minimum(box, r / k_r), k_r, dq, dv, gains.own_damping)
 
     @property
     def n(self) -> int:
