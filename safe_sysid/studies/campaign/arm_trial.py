@@ -14,11 +14,11 @@ from safe_sysid.core.arrays import FloatArray
 from safe_sysid.identification.arm.control_box import control_boxes
 from safe_sysid.identification.arm.intervals import ArmIntervals, ArmIntervalsError, arm_intervals, base_of
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
-from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.studies.campaign.ascent import field_of_rows
-from safe_sysid.studies.campaign.cases.case import build_case
+from safe_sysid.studies.campaign.cases.case import IdentificationCase, build_case
 from safe_sysid.studies.campaign.cases.noise import draw_signs
+from safe_sysid.studies.campaign.cases.rotor_bodies import RotorBodies
 from safe_sysid.studies.campaign.cases.settings import generator
 from safe_sysid.studies.campaign.trial import aimed, neutral, pushed
 from safe_sysid.studies.campaign.verdict import Breaches
@@ -26,6 +26,8 @@ from safe_sysid.studies.campaign.verdict import Breaches
 __all__ = ["run_trial"]
 
 _ASCENTS = 2  # solves whose multipliers aim the next errors
+_STATES = 60  # random ones, whose torques tell directions of parameters apart
+_SEEN = 1e-8  # of the largest singular value: below it a direction moves nothing
 
 
 def run_trial(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]:
@@ -66,7 +68,7 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]:
         exclusions += _exclusions(found, theta, step)
         estimate = model.arm_prior.mid + model.arm_prior.rad * generator(seed, index, 18).uniform(-1, 1, theta.size)
         for one in control_boxes(found, model, estimate):
-            exclusions += _outside(one.box, case.theta, model, step)
+            exclusions += _outside(one.box, case, step)
         widths = (found.upper - found.lower) / np.maximum(found.prior_upper - found.prior_lower, 1e-300)
         gaps = _gaps(found, theta)
         gap = min(gap, float(gaps.min(initial=np.inf)))
@@ -104,24 +106,46 @@ def _exclusions(found: ArmIntervals, theta: FloatArray, step: int) -> list[dict[
     return out
 
 
-def _outside(box: ParameterBox, theta: FloatArray, model: RobotModel, step: int) -> list[dict[str, Any]]:
-    """Whether no parameters of the control laws' box move as the true ones do, by a linear program in torques alone."""
-    lower, upper, hand = box.lower.copy(), box.upper.copy(), model.layout.payload
+def _outside(box: ParameterBox, case: IdentificationCase, step: int) -> list[dict[str, Any]]:
+    """Whether no parameters of the control laws' box move as the true ones do, by a linear program in torques alone.
+
+    The torques are Pinocchio's, rotors being bodies of their own: no regressor of ours.
+    """
+    theta, hand = case.theta, case.arm.layout.payload
+    lower, upper = box.lower.copy(), box.upper.copy()
     lower[hand] = upper[hand] = theta[hand]
     if np.all((lower <= theta) & (theta <= upper)):
         return []
-    base, said = base_of(model), ""
-    scale = np.abs(base.matrix).max(axis=1, keepdims=True)
+    same, said = _directions_that_move(case), ""
     for presolve in (True, False):  # presolve finds corners empty that are not
         found = linprog(
-            np.zeros(theta.size), A_eq=base.matrix / scale, b_eq=base.matrix @ theta / scale[:, 0],
-            bounds=np.stack([lower, upper], axis=1),
+            np.zeros(theta.size), A_eq=same, b_eq=same @ theta, bounds=np.stack([lower, upper], axis=1),
             options={"primal_feasibility_tolerance": 1e-9, "presolve": presolve},
         )  # fmt: skip
         if found.status == 0:
             return []
         said = str(found.message)
     return [{"solve": step, "base": -1, "control_box": said}]
+
+
+def _directions_that_move(case: IdentificationCase) -> FloatArray:
+    """(r, P) orthonormal: parameters whose products with these agree have the same torques in all states."""
+    theta, layout, n = case.theta, case.arm.layout, case.arm.n
+    q, qd, qdd = generator(*case.seeds, 20).normal(size=(3, _STATES, n))
+
+    def torque(parameters: FloatArray) -> FloatArray:
+        bodies = RotorBodies(case.arm.kinematics, parameters)
+        return np.concatenate([bodies.torque(*state) for state in zip(q, qd, qdd, strict=True)])
+
+    nominal, joints = torque(theta), np.eye(n)
+    columns = np.empty((n * _STATES, theta.size))
+    for p, step in enumerate(np.eye(theta.size)):
+        columns[:, p] = torque(theta + step) - nominal  # linear in the parameters
+    for j in range(n):
+        for part, shape in ((layout.coulomb, np.sign(qd)), (layout.viscous, qd), (layout.offset, np.ones_like(qd))):
+            columns[:, part.start + j] = (shape * joints[j]).ravel()
+    _, sizes, directions = np.linalg.svd(columns, full_matrices=False)
+    return np.asarray(directions[sizes > _SEEN * sizes[0]])
 
 
 def _gaps(found: ArmIntervals, theta: FloatArray) -> FloatArray:
