@@ -27,6 +27,7 @@ __all__ = ["run_trial"]
 
 _ASCENTS = 2  # solves whose multipliers aim the next errors
 _STATES = 60  # random ones, whose torques tell directions of parameters apart
+_FINE, _ROUNDING = 1e4, 1e-11  # units of a linear program; kg, kg m, .. that count as none
 _SEEN = 1e-8  # of the largest singular value: below it a direction moves nothing
 
 
@@ -116,16 +117,17 @@ def _outside(box: ParameterBox, case: IdentificationCase, step: int) -> list[dic
     lower[hand] = upper[hand] = theta[hand]
     if np.all((lower <= theta) & (theta <= upper)):
         return []
-    same, said = _directions_that_move(case), ""
-    for presolve in (True, False):  # presolve finds corners empty that are not
-        found = linprog(
-            np.zeros(theta.size), A_eq=same, b_eq=same @ theta, bounds=np.stack([lower, upper], axis=1),
-            options={"primal_feasibility_tolerance": 1e-9, "presolve": presolve},
-        )  # fmt: skip
-        if found.status == 0:
-            return []
-        said = str(found.message)
-    return [{"solve": step, "base": -1, "control_box": said}]
+    same = _directions_that_move(case)
+    # Least difference of torques, in parameters less the true ones and units in which a solver's tolerance is small.
+    below, above = (_FINE * (end - theta) for end in (lower, upper))
+    sides = [np.c_[sign * same, -np.ones(len(same))] for sign in (1.0, -1.0)]
+    found = linprog(
+        np.eye(theta.size + 1)[-1], A_ub=np.vstack(sides), b_ub=np.zeros(2 * len(same)),
+        bounds=[*zip(below, above, strict=True), (0.0, None)], options={"primal_feasibility_tolerance": 1e-9},
+    )  # fmt: skip
+    if found.status == 0 and found.fun <= _FINE * _ROUNDING:
+        return []
+    return [{"solve": step, "base": -1, "control_box": f"{found.message}: {found.fun}"}]
 
 
 def _directions_that_move(case: IdentificationCase) -> FloatArray:
