@@ -40,6 +40,8 @@ _MATCHING = (1.5, 2.0, 3.0, 4.0, 5.0)
 #: Half width of the cell around home for which the smallest eigenvalue of the inertia is told, rad.
 _CELL = 0.02
 _SPARE = 1.25  # on the acceleration that the gains allow for
+#: Where the theorem asks for other drives than the arm has.
+_OTHER_WAY = "or none: controller.interface: trajectory, the arm's own position controller (docs/use/trajectory.md)"
 
 
 @dataclass(frozen=True)
@@ -228,11 +230,11 @@ def _need(draft: Draft) -> str:
                 return (
                     f"a tracking bound at 1 kHz for {draft.payload.mass:g} kg would need rotor inertia of about {each} "
                     "kg m^2, known to 15 %, and Coulomb friction known to 0.5 % of the torque limit (the least of what "
-                    "was tried)"
+                    f"was tried); {_OTHER_WAY}"
                 )
     return (
         f"no tracking bound at 1 kHz for {draft.payload.mass:g} kg even with rotors that weigh "
-        f"{_MATCHING[-1]:g} times what the joints move: a narrower prior, or a smaller payload"
+        f"{_MATCHING[-1]:g} times what the joints move: a narrower prior, or a smaller payload; {_OTHER_WAY}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Judge of clearance: distances by MuJoCo's own geometry, against zero and against what certificates promised."""
+"""Judge of clearance: distances by the engine's geometry, against zero and against what certificates promised."""
 
 from __future__ import annotations
 

@@ -108,7 +108,8 @@ def _synthesised(
         raise ParameterError(
             "no tracking bound exists for these assumptions: relax one of controller.kappa or K_r (lower), "
             f"timing.hold_max_s = {assume.hold_max!r} (lower), measurement errors (lower), "
-            f"tracking.uncertainty = {assume.uncertainty!r} (lower, i.e. a smaller prior box)"
+            f"tracking.uncertainty = {assume.uncertainty!r} (lower, i.e. a smaller prior box); or let the arm's "
+            "own position controller move it (controller.interface: trajectory), which needs no such bound"
         )
     nu, c, lead, power_loss = best
     late = [

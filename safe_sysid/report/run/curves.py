@@ -28,7 +28,7 @@ class CurvesError(SafeSysIdError):
 class JudgedCurves:
     """Curves over time (s): pairs of arrays of one length, thinned so that no peak is lost; empty if not measured."""
 
-    clearance_time: FloatArray  #: (A,). clearance: (A,) m, smallest distance between solids, by MuJoCo.
+    clearance_time: FloatArray  #: (A,). clearance: (A,) m, smallest distance between solids, by the engine.
     clearance: FloatArray
     certified_time: FloatArray  #: (B,). certified: (B,) m, that the certificates promise, nan where they say nothing.
     certified: FloatArray

@@ -204,8 +204,8 @@ def _shares(facts: RunFacts) -> list[Mapping[str, Any]]:
                 "drawing": clearance_drawing(
                     curves.clearance_time, curves.clearance, curves.certified_time, curves.certified
                 ),
-                "caption": "Smallest distance between solids that must stay apart, measured by MuJoCo with the true "
-                "arm; larger ones are cut off.",
+                "caption": "Smallest distance between solids that must stay apart, measured by the physics engine "
+                "with the true arm; larger ones are cut off.",
             }
         )
     label = "tracking error as a share of its proved bound, over time"

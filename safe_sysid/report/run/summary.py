@@ -106,7 +106,7 @@ class Use(Record):
 
 
 class ClearanceSummary(Record):
-    """Smallest distance between solids that must stay apart, by MuJoCo, and what the certificates had promised."""
+    """Smallest distance between solids that must stay apart, by the engine, and what the certificates had promised."""
 
     smallest_m: FiniteFloat | None
     pair: list[str]
