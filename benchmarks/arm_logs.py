@@ -22,8 +22,8 @@ from peers import arm_arrays, figaroh
 
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.closed_chain import Mechanism
-from safe_sysid.identification.arm.data import prepare
 from safe_sysid.identification.arm.identify import Choices, identify_samples
+from safe_sysid.identification.arm.logs.preparation import prepare
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.logs.formats.npz import write_log
 from safe_sysid.robot import load_robot

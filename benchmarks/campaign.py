@@ -31,8 +31,8 @@ NOISES = ("uniform", "adversarial")
 
 def run_one(case: dict[str, Any]) -> dict[str, Any]:
     """One run; returns a JSON-able record."""
-    from safe_sysid.apps.drive import logs_of_episode
     from safe_sysid.apps.judge.evaluation import evaluate
+    from safe_sysid.apps.plan.drive import logs_of_episode
     from safe_sysid.episode import Episode
     from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
     from safe_sysid.identification.equations.measurements import Measurements

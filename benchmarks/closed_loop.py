@@ -45,8 +45,8 @@ def draw(seed: int, number: int) -> dict[str, Any]:
 
 def run_one(case: dict[str, Any], robot: str, plans: int | None) -> dict[str, Any]:
     """One run; returns a JSON-able record."""
-    from safe_sysid.apps.drive import logs_of_episode
     from safe_sysid.apps.judge.evaluation import evaluate
+    from safe_sysid.apps.plan.drive import logs_of_episode
     from safe_sysid.control.gains.design import design_gains
     from safe_sysid.episode import Episode
     from safe_sysid.robot.loading import load_robot

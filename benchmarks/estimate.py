@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 from scipy.signal import butter, filtfilt, lfilter
 
-from safe_sysid.apps.sensors import SENSORS, log_settings, torque_settings
+from safe_sysid.apps.identify.sensors import SENSORS, log_settings, torque_settings
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.identification.baselines.least_squares import fit_irls, fit_ols
 from safe_sysid.identification.equations.measurements import Measurements

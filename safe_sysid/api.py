@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from rich.console import Console
 
-from safe_sysid.apps.identify_log import PROVED, identify_log
-from safe_sysid.apps.plan import PlannedMotion, go, goals_of, write_motion
-from safe_sysid.apps.plan import excite as _excite
+from safe_sysid.apps.identify.methods import PROVED, identify_log
+from safe_sysid.apps.plan.plan import PlannedMotion, go, goals_of, write_motion
+from safe_sysid.apps.plan.plan import excite as _excite
 from safe_sysid.apps.verify.verification import Answer, Verification
 from safe_sysid.control.gains.design import design_gains
 from safe_sysid.core.arrays import FloatArray
@@ -381,7 +381,7 @@ def simulate(arm: Arm, payload: str = "auto", *, plans: int = 4, scene: str | Pa
     Raises:
         SafeSysIdError: the payload does not fit the arm, or the start is refused.
     """
-    from safe_sysid.apps.drive import drive  # needs MuJoCo: pip's extra `sim`
+    from safe_sysid.apps.plan.drive import drive  # needs MuJoCo: pip's extra `sim`
 
     motion, _ = _prepare(arm, None, scene, None)
     episode, plant = drive(motion, None, payload, plans, PlannerOptions(), seed, _silent)

@@ -11,7 +11,7 @@ import numpy as np
 from identification_plant import noisy, random_arm, simulate, wavy_plans
 
 from safe_sysid.identification.certificates.chain import ChainChecker
-from safe_sysid.identification.certificates.file import CertificateContext, read_certificate, write_certificate
+from safe_sysid.identification.certificates.files.update import CertificateContext, read_certificate, write_certificate
 from safe_sysid.identification.certificates.row_check import LogBook, NamedLog
 from safe_sysid.identification.digest import LogDigest
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors

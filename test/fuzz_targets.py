@@ -21,7 +21,7 @@ import numpy as np
 
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.identification.certificates.file import read_certificate
+from safe_sysid.identification.certificates.files.update import read_certificate
 from safe_sysid.identification.tare.file import read_tare
 from safe_sysid.logs.bags.bag_recovery import recover_bag
 from safe_sysid.logs.bags.rosbag import read_bag

@@ -66,7 +66,7 @@ STATE_MACHINES = {
 # robot, which comes before these rooms, reads a file with all of them.
 SETTINGS = ("control", "identification", "planning", "nodes")
 # What may evaluate what was learned, by path: certificates and verdicts rest on none of it.
-USE_LEARNING = ("learning/", "control/", "apps/learn_", "report/learning.py", "studies/")
+USE_LEARNING = ("learning/", "control/", "apps/learn/", "report/learning.py", "studies/")
 # The only modules that may import torch, an extra; what uses them imports them when it trains.
 TORCH = ("learning/neural/training/", "learning/gaussian_process/tensors.py")
 #: Places of extras that may be missing, and what they bring.
@@ -350,7 +350,7 @@ def test_the_campaigns_simulator_shares_no_dynamics_code() -> None:
     )
     ours = {x for x in simulator if x.split(".")[1] in rooms and not x.endswith(".settings") and x.count(".") > 1}
     assert ours == set()
-    assert "safe_sysid.dynamics" in reached("safe_sysid.identification.arm.intervals")
+    assert "safe_sysid.dynamics" in reached("safe_sysid.identification.arm.bounds.intervals")
 
 
 def test_state_machines_of_nodes_have_no_clock() -> None:

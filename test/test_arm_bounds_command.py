@@ -15,8 +15,8 @@ from scipy.optimize import linprog
 from safe_sysid.cli import main
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ConfigError
-from safe_sysid.identification.arm.intervals import base_of, empty_handed
-from safe_sysid.identification.certificates.arm_file import read_arm_certificate
+from safe_sysid.identification.arm.bounds.intervals import base_of, empty_handed
+from safe_sysid.identification.certificates.files.arm import read_arm_certificate
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.logs.formats.npz import write_log
 from safe_sysid.robot.loading import load_robot

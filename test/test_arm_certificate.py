@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from certificate_support import random_log, random_model
 
-from safe_sysid.identification.arm.intervals import arm_intervals
-from safe_sysid.identification.certificates.archive import CertificateError
+from safe_sysid.identification.arm.bounds.intervals import arm_intervals
 from safe_sysid.identification.certificates.arm_check import check_arm_certificate
-from safe_sysid.identification.certificates.arm_file import read_arm_certificate, write_arm_certificate
+from safe_sysid.identification.certificates.files.archive import CertificateError
+from safe_sysid.identification.certificates.files.arm import read_arm_certificate, write_arm_certificate
 from safe_sysid.identification.certificates.row_check import LogBook, NamedLog
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from safe_sysid.dynamics.closed_chain import load_mechanism
 from safe_sysid.errors import ParameterError
-from safe_sysid.identification.arm.data import ArmData, DataError, Processing, prepare
-from safe_sysid.identification.arm.data_checks import check_log, check_torques
-from safe_sysid.identification.arm.exciting_motions import CRITERIA, box_of_motions, exciting
+from safe_sysid.identification.arm.excitation.motions import CRITERIA, box_of_motions, exciting
+from safe_sysid.identification.arm.logs.checks import check_log, check_torques
+from safe_sysid.identification.arm.logs.preparation import ArmData, DataError, Processing, prepare
 from safe_sysid.identification.equations.measurements import Measurements
 
 NAMES = ("a", "b")

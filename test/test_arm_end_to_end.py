@@ -14,8 +14,8 @@ from safe_sysid.cli import main
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.closed_chain import Mechanism
 from safe_sysid.episode import Episode
-from safe_sysid.identification.arm.exciting_motions import exciting
-from safe_sysid.identification.arm.intervals import base_of
+from safe_sysid.identification.arm.bounds.intervals import base_of
+from safe_sysid.identification.arm.excitation.motions import exciting
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.logs.formats.npz import write_log
 from safe_sysid.report.arm.files import robot_file, urdf_with

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.identification.arm.base_parameters import base_parameters, parameter_words, random_states
-from safe_sysid.identification.arm.consistent import Boxes
-from safe_sysid.identification.arm.estimate import Known, estimate
+from safe_sysid.identification.arm.estimates.consistent import Boxes
+from safe_sysid.identification.arm.estimates.estimate import Known, estimate
 from safe_sysid.robot.model import Kinematics
 
 SEEDS = st.integers(0, 10**6)

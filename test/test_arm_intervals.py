@@ -8,9 +8,9 @@ import pytest
 from certificate_support import random_log, random_model
 from test_campaign_attack import MUTATIONS, narrower, noticed, share_of_the_measured, without
 
-from safe_sysid.identification.arm import control_box, intervals
-from safe_sysid.identification.arm.control_box import exchanges
-from safe_sysid.identification.arm.intervals import ArmIntervalsError, arm_intervals, base_of
+from safe_sysid.identification.arm.bounds import control_box, intervals
+from safe_sysid.identification.arm.bounds.control_box import exchanges
+from safe_sysid.identification.arm.bounds.intervals import ArmIntervalsError, arm_intervals, base_of
 from safe_sysid.identification.bounds.feasible_set import FeasibleSet
 from safe_sysid.identification.equations import momentum
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors

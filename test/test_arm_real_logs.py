@@ -14,9 +14,9 @@ from rigid_arm import pinocchio_model
 
 from safe_sysid.cli import main
 from safe_sysid.dynamics.closed_chain import Mechanism
-from safe_sysid.identification.arm.data import ArmData, prepare
-from safe_sysid.identification.arm.friction import at_rest
+from safe_sysid.identification.arm.estimates.friction import at_rest
 from safe_sysid.identification.arm.identify import ArmIdentification, Choices, identify_samples
+from safe_sysid.identification.arm.logs.preparation import ArmData, prepare
 from safe_sysid.identification.arm.wrong_columns import common_scale
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.resources import share_directory

@@ -16,7 +16,7 @@ from safe_sysid.apps.verify.verification import Verification
 from safe_sysid.commands import verify
 from safe_sysid.identification.certificates.chain import ChainChecker
 from safe_sysid.identification.certificates.dual import proved_lower, proved_upper
-from safe_sysid.identification.certificates.file import CertificateError, read_certificate
+from safe_sysid.identification.certificates.files.update import CertificateError, read_certificate
 from safe_sysid.identification.certificates.row_check import LogBook, NamedLog
 from safe_sysid.identification.digest import log_digest
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors

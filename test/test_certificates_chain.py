@@ -11,7 +11,7 @@ from certificate_support import forge, random_log, random_model, verdicts, write
 
 from safe_sysid.core.layout import PAYLOAD_NAMES
 from safe_sysid.identification.certificates.chain import ChainChecker
-from safe_sysid.identification.certificates.file import CertificateError, read_certificate
+from safe_sysid.identification.certificates.files.update import CertificateError, read_certificate
 from safe_sysid.identification.certificates.row_check import CertificateRefusedError, LogBook, NamedLog, RowChecker
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements

@@ -13,7 +13,7 @@ from identification_plant import exciting_plans, noisy, simulate
 
 from safe_sysid.commands import verify
 from safe_sysid.errors import ConfigError, SafeSysIdError
-from safe_sysid.identification.certificates.file import CertificateError
+from safe_sysid.identification.certificates.files.update import CertificateError
 from safe_sysid.logs.formats.npz import write_log
 from safe_sysid.robot import load_robot
 from safe_sysid.simulation.arms import draw_truth

@@ -18,7 +18,7 @@ from safe_sysid.identification.bounds.consistency import box_cuts, density_cuts,
 from safe_sysid.identification.bounds.payload_constraints import PayloadBox
 from safe_sysid.identification.certificates.cuts import PayloadDeclaration, cut_coefficients, cut_refusal
 from safe_sysid.identification.certificates.dual import proved_lower, proved_upper
-from safe_sysid.identification.certificates.interval_arrays import IntervalArray
+from safe_sysid.identification.certificates.interval_dynamics.arrays import IntervalArray
 from safe_sysid.robot.parameters import pseudo_inertia
 
 FOLDER = Path(certificates.__file__).parent
@@ -247,7 +247,7 @@ ALLOWED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(FOLDER.rglob("*.py")), ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_the_checker_shares_nothing_with_what_it_checks(path):
     """No solver, no Pinocchio, no row, regressor or bound of the identifier: only declarations and plain data."""
     imported = set()
@@ -269,7 +269,7 @@ def test_the_checker_shares_nothing_with_what_it_checks(path):
 
 def test_only_declarations_come_from_the_identifiers_modules():
     """Of those modules no function that a bound rests on is used."""
-    for path in FOLDER.glob("*.py"):
+    for path in FOLDER.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and str(node.module).endswith(("measurement_errors", "measurements")):
                 assert {alias.name for alias in node.names} <= {"MeasurementErrors", "Measurements"}

@@ -13,14 +13,14 @@ import pytest
 from certificate_support import forge, random_log, random_model, verdicts, write_chain
 
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.identification.certificates.file import CertificateError, read_certificate
-from safe_sysid.identification.certificates.robot_identity import (
+from safe_sysid.identification.certificates.files.robot_identity import (
     errors_from_json,
     errors_to_json,
     robot_differences,
     robot_to_json,
     smaller_errors,
 )
+from safe_sysid.identification.certificates.files.update import CertificateError, read_certificate
 from safe_sysid.identification.digest import LogDigest, log_digest
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from identification_plant import geared, noisy, random_arm, random_consistent_box, simulate, wavy_plans
 
 from safe_sysid.dynamics import dynamics_of
-from safe_sysid.identification.certificates import step_bounds as step_bounds_module
-from safe_sysid.identification.certificates.interval_arrays import IntervalArray, added, exactly, inflate
-from safe_sysid.identification.certificates.interval_derivatives import derivatives_at
-from safe_sysid.identification.certificates.interval_regressors import interval_kinematics
+from safe_sysid.identification.certificates.interval_dynamics import step_bounds as step_bounds_module
+from safe_sysid.identification.certificates.interval_dynamics.arrays import IntervalArray, added, exactly, inflate
+from safe_sysid.identification.certificates.interval_dynamics.derivatives import derivatives_at
+from safe_sysid.identification.certificates.interval_dynamics.regressors import interval_kinematics
 from safe_sysid.identification.certificates.log_view import LogView, true_torque
 from safe_sysid.identification.certificates.rebuild import RowRebuilder, Window
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ModelError, ParameterError
-from safe_sysid.identification.certificates.interval_regressors import (
+from safe_sysid.identification.certificates.interval_dynamics.link_bounds import LinkBounds
+from safe_sysid.identification.certificates.interval_dynamics.regressors import (
     PLACEMENT_ERROR,
     interval_kinematics,
     interval_momentum,
     interval_momentum_rate,
 )
-from safe_sysid.identification.certificates.link_bounds import LinkBounds
 
 BOTH = ((interval_momentum, "momentum_regressor"), (interval_momentum_rate, "momentum_rate_regressor"))
 

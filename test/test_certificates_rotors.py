@@ -10,15 +10,15 @@ from identification_plant import geared
 from test_certificates_regressors import Exact
 
 from safe_sysid.dynamics import dynamics_of
-from safe_sysid.identification.certificates.file import CertificateError
-from safe_sysid.identification.certificates.interval_arrays import exactly
-from safe_sysid.identification.certificates.interval_derivatives import derivatives_at
-from safe_sysid.identification.certificates.interval_regressors import (
+from safe_sysid.identification.certificates.files.update import CertificateError
+from safe_sysid.identification.certificates.interval_dynamics.arrays import exactly
+from safe_sysid.identification.certificates.interval_dynamics.derivatives import derivatives_at
+from safe_sysid.identification.certificates.interval_dynamics.link_bounds import LinkBounds
+from safe_sysid.identification.certificates.interval_dynamics.regressors import (
     interval_kinematics,
     interval_momentum,
     interval_momentum_rate,
 )
-from safe_sysid.identification.certificates.link_bounds import LinkBounds
 from safe_sysid.identification.equations.remainders import magnitudes, motion_bounds
 from safe_sysid.robot.model import NO_MOTORS
 from safe_sysid.robot.parameters import ParameterBox

@@ -10,7 +10,7 @@ import pytest
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
-from safe_sysid.apps.tube import TrackedLog, read_tracked
+from safe_sysid.apps.arm.tube import TrackedLog, read_tracked
 from safe_sysid.logs.bags.controller_states import _JAZZY, CONTROLLER_STATE
 from safe_sysid.logs.log import LogError
 from safe_sysid.robot.loading import load_robot

@@ -10,7 +10,7 @@ import pytest
 from simulation_support import random_arm
 from test_simulation_world import box_at, one_joint_arm
 
-from safe_sysid.apps.tube import Margins, measure_tube
+from safe_sysid.apps.arm.tube import Margins, measure_tube
 from safe_sysid.control.tube import measured_tube
 from safe_sysid.demo.measured_arm import heaviest_payload, record_motions
 from safe_sysid.dynamics import dynamics_of

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from safe_sysid.apps.drive import logs_of_episode
 from safe_sysid.apps.judge.evaluation import evaluate
+from safe_sysid.apps.plan.drive import logs_of_episode
 from safe_sysid.control.controller import ControllerState
 from safe_sysid.episode import Episode, EpisodeResult
 from safe_sysid.errors import PlanError

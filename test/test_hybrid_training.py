@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from safe_sysid.apps.learn_hybrid import INSTALL, errors_of, identified, train
+from safe_sysid.apps.learn.hybrid import INSTALL, errors_of, identified, train
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.recursion import RecursiveDynamics
@@ -388,7 +388,7 @@ class Hidden:
         if name.partition(".")[0] == "torch":
             raise ModuleNotFoundError("No module named 'torch' (hidden by the test)", name="torch")
 sys.meta_path.insert(0, Hidden())
-import safe_sysid.apps.learn_hybrid, safe_sysid.learning.neural.stepping, safe_sysid.commands.learn.hybrid
+import safe_sysid.apps.learn.hybrid, safe_sysid.learning.neural.stepping, safe_sysid.commands.learn.hybrid
 """
     result = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, env=dict(os.environ)

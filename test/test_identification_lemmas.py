@@ -9,8 +9,8 @@ from identification_plant import pinocchio_model, random_arm, random_consistent_
 
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.momentum_columns import momentum_columns
+from safe_sysid.identification.certificates.interval_dynamics.step_bounds import box_facts
 from safe_sysid.identification.certificates.log_view import LogView
-from safe_sysid.identification.certificates.step_bounds import box_facts
 from safe_sysid.identification.equations import held_torque
 from safe_sysid.identification.equations.linearisation import DERIVATIVES, derivative_bounds
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors

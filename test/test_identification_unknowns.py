@@ -12,10 +12,10 @@ from identification_plant import geared
 from safe_sysid.apps.generate import arm_of
 from safe_sysid.control.gains.design import design_gains
 from safe_sysid.errors import ConfigError, ModelError
-from safe_sysid.identification.arm.intervals import arm_intervals, base_of
+from safe_sysid.identification.arm.bounds.intervals import arm_intervals, base_of
 from safe_sysid.identification.certificates.arm_check import check_arm_certificate
-from safe_sysid.identification.certificates.arm_file import read_arm_certificate, write_arm_certificate
-from safe_sysid.identification.certificates.file import CertificateError
+from safe_sysid.identification.certificates.files.arm import read_arm_certificate, write_arm_certificate
+from safe_sysid.identification.certificates.files.update import CertificateError
 from safe_sysid.identification.certificates.row_check import LogBook, NamedLog
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements, Run

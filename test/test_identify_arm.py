@@ -20,10 +20,10 @@ from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.closed_chain import Mechanism
 from safe_sysid.identification.arm.base_parameters import parameter_units
-from safe_sysid.identification.arm.data import prepare
-from safe_sysid.identification.arm.estimate import METHODS
+from safe_sysid.identification.arm.estimates.estimate import METHODS
+from safe_sysid.identification.arm.estimates.residuals import diagnose_residuals
 from safe_sysid.identification.arm.identify import Choices, identify_samples
-from safe_sysid.identification.arm.residuals import diagnose_residuals
+from safe_sysid.identification.arm.logs.preparation import prepare
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.logs.formats.npz import write_log
 from safe_sysid.logs.formats.reading import load_log, read_mapping

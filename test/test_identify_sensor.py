@@ -9,7 +9,7 @@ import pytest
 from identification_plant import exciting_plans, simulate
 from log_support import run_identify
 
-from safe_sysid.apps.sensors import SENSORS, log_settings, torque_settings
+from safe_sysid.apps.identify.sensors import SENSORS, log_settings, torque_settings
 from safe_sysid.commands import identify as command
 from safe_sysid.errors import ConfigError
 from safe_sysid.identification.equations.measurements import Measurements

@@ -13,7 +13,7 @@ import yaml
 from identification_plant import exciting_plans, noisy, simulate
 
 from safe_sysid.cli import main
-from safe_sysid.identification.arm.needed_errors import NeededErrorsError, needed_errors
+from safe_sysid.identification.arm.bounds.needed_errors import NeededErrorsError, needed_errors
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.equations.stream import MomentumStream, default_windows

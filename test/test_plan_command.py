@@ -18,7 +18,7 @@ from safe_sysid.decimals import at_least
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.closed_chain import load_mechanism
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.identification.arm.intervals import base_of
+from safe_sysid.identification.arm.bounds.intervals import base_of
 from safe_sysid.planning.plan_files.plan_file import read_plan
 from safe_sysid.report.verify_command import plans_command
 from safe_sysid.robot.identity import digest

@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from safe_sysid.apps.drive import drive
-from safe_sysid.apps.plan import PlannedMotion, excite
+from safe_sysid.apps.plan.drive import drive
+from safe_sysid.apps.plan.plan import PlannedMotion, excite
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.gains.design import design_gains
 from safe_sysid.identification.diagnosis.narrowed import not_narrowed, shown_by_motion, why_taught_nothing

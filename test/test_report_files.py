@@ -17,7 +17,7 @@ from matplotlib.image import imread
 from pydantic import BaseModel, ValidationError
 from rich.console import Console
 
-from safe_sysid.apps import bars
+from safe_sysid.apps import progress
 from safe_sysid.apps.judge.evaluation import evaluate
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.demo.options import DemoOptions, Setup
@@ -194,14 +194,14 @@ def test_errors_name_the_file_that_was_asked_for(tmp_path: Path) -> None:
 def test_progress_is_told_where_nobody_can_draw(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bars, "_PERIOD", 0.02)
-    with bars.steps("reading") as tell:
+    monkeypatch.setattr(progress, "_PERIOD", 0.02)
+    with progress.steps("reading") as tell:
         tell("bounding", 0.25)
         time.sleep(0.2)  # a step that says nothing of itself meanwhile
     said = capsys.readouterr().err.splitlines()
     assert len(said) > 2
     assert set(said) == {"bounding: 25%"}
-    with bars.steps("reading", quiet=True):
+    with progress.steps("reading", quiet=True):
         time.sleep(0.1)
     assert capsys.readouterr().err == ""
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from safe_sysid.apps.arm.tube import Margins, TrackedLog, measure_tube, read_tracked, tube_text, write_tube
 from safe_sysid.apps.judge.record import JudgeRecord
 from safe_sysid.apps.judge.tracking import _judge_acceleration
-from safe_sysid.apps.tube import Margins, TrackedLog, measure_tube, read_tracked, tube_text, write_tube
 from safe_sysid.cli import main
 from safe_sysid.control.checks.tube_activation import TubeActivationChecks
 from safe_sysid.control.states import ControllerState

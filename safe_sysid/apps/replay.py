@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from safe_sysid.apps.bars import bar
+from safe_sysid.apps.progress import bar
 from safe_sysid.core.layout import PAYLOAD_NAMES
 from safe_sysid.decimals import bracketed
 from safe_sysid.errors import SafeSysIdError

@@ -63,9 +63,9 @@ def run(options: argparse.Namespace) -> int:
     check_output("--out", options.out)
     check_output("--json", options.json)
     print(f"safe-sysid errors: {len(options.logs)} log(s) of {options.robot}", flush=True)
-    from safe_sysid.apps.arm_logs import ArmLogOptions
-    from safe_sysid.apps.needed_errors import print_needed_errors
-    from safe_sysid.apps.sensors import SENSORS as OF_CLASS
+    from safe_sysid.apps.arm.logs import ArmLogOptions
+    from safe_sysid.apps.arm.needed_errors import print_needed_errors
+    from safe_sysid.apps.identify.sensors import SENSORS as OF_CLASS
 
     logs = ArmLogOptions(
         tuple(options.logs), options.robot, tuple(options.validation), topic=options.topic,

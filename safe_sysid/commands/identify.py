@@ -128,7 +128,7 @@ def run(options: argparse.Namespace) -> int:
     check_output("--json", options.json)
     if not options.quiet:
         print(f"safe-sysid identify: {options.log} with {options.robot}", flush=True)
-    from safe_sysid.apps.identify import IdentifyOptions, identify
+    from safe_sysid.apps.identify.identify import IdentifyOptions, identify
 
     values = {key: value for key, value in vars(options).items() if key != "command"}
     values["json_file"] = values.pop("json")

@@ -11,7 +11,7 @@ from safe_sysid.commands.shared.log_options import add_log_options, log_values
 __all__ = ["DESCRIPTION", "FORMATTER", "HELP", "configure", "run"]
 
 HELP = "the arm's own links, friction and rotors from logs of its motions"
-#: As in safe_sysid.identification.arm.estimate, not imported before it is needed; a test compares them.
+#: As in safe_sysid.identification.arm.estimates.estimate, not imported before it is needed; a test compares them.
 METHODS = ("ols", "wls", "log_cholesky", "sdp")
 FORMATTER = argparse.RawDescriptionHelpFormatter
 DESCRIPTION = """Reads logs of an arm that moves freely (nothing in its hand but what always is), and estimates the ten
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
     check_output("--json", options.json)
     if not options.quiet:
         print(f"safe-sysid identify-arm: {len(options.logs)} log(s) of {options.loops or options.robot}", flush=True)
-    from safe_sysid.apps.identify_arm import IdentifyArmOptions, identify_arm
+    from safe_sysid.apps.arm.identify_arm import IdentifyArmOptions, identify_arm
 
     values = log_values(options)
     values["known_links"] = tuple(values.pop("known_link"))

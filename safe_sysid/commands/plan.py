@@ -14,7 +14,7 @@ from safe_sysid.commands.shared.arguments import at_least, check_directory, chec
 from safe_sysid.errors import ConfigError
 
 if TYPE_CHECKING:
-    from safe_sysid.apps.plan import PlannedMotion
+    from safe_sysid.apps.plan.plan import PlannedMotion
     from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["DESCRIPTION", "FORMATTER", "HELP", "configure", "run"]
@@ -203,7 +203,7 @@ def _run_loops(options: argparse.Namespace, out: Path) -> int:
     """Fourier series of an arm with closed loops, in samples."""
     import json
 
-    from safe_sysid.apps.plan_loops import plan_loops
+    from safe_sysid.apps.plan.plan_loops import plan_loops
     from safe_sysid.whole_files import write_text
 
     told = plan_loops(options.loops, options.excite, options.period, options.criterion or "logdet", options.seed, out)
@@ -239,7 +239,7 @@ def _prepare(options: argparse.Namespace, say: Any) -> tuple[PlannedMotion, Para
     """Everything that can be wrong is found before planning begins."""
     import numpy as np
 
-    from safe_sysid.apps.plan import PlannedMotion, goals_of, known_box, pose_named
+    from safe_sysid.apps.plan.plan import PlannedMotion, goals_of, known_box, pose_named
     from safe_sysid.control.tube import tracking_tube
     from safe_sysid.planning.costs import CostSpec
     from safe_sysid.robot.loading import load_robot
@@ -262,7 +262,7 @@ def _prepare(options: argparse.Namespace, say: Any) -> tuple[PlannedMotion, Para
 
 
 def _plan(motion: PlannedMotion, box: ParameterBox, options: argparse.Namespace, say: Any) -> None:
-    from safe_sysid.apps.plan import excite, go
+    from safe_sysid.apps.plan.plan import excite, go
     from safe_sysid.planning.excitation.fourier_excitation import FourierPlanner
     from safe_sysid.planning.planner import Planner, PlannerOptions
 
@@ -276,7 +276,7 @@ def _plan(motion: PlannedMotion, box: ParameterBox, options: argparse.Namespace,
 
 
 def _simulate(motion: PlannedMotion, box: ParameterBox, options: argparse.Namespace, say: Any) -> None:
-    from safe_sysid.apps.drive import drive
+    from safe_sysid.apps.plan.drive import drive
     from safe_sysid.planning.certification.certificate import start_check
     from safe_sysid.planning.planner import PlannerOptions
 
@@ -295,7 +295,7 @@ def _tell(motion: PlannedMotion, options: argparse.Namespace, out: Path) -> int:
 
     from rich.console import Console
 
-    from safe_sysid.apps.plan import describe, write_motion
+    from safe_sysid.apps.plan.plan import describe, write_motion
     from safe_sysid.report.verify_command import plans_command
     from safe_sysid.whole_files import write_text
 

@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     """Make a tare; returns the exit status."""
     import sys
 
-    from safe_sysid.apps.bars import bar
+    from safe_sysid.apps.progress import bar
     from safe_sysid.identification.diagnosis.rows import diagnose_rows, format_diagnosis
     from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
     from safe_sysid.identification.tare.file import write_tare

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from safe_sysid.apps.tube import Margins, TrackedLog, measure_tube, speed_table
+from safe_sysid.apps.arm.tube import Margins, TrackedLog, measure_tube, speed_table
 from safe_sysid.control.trajectory import points_of
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ParameterError

@@ -12,7 +12,7 @@ from rich.table import Table
 from safe_sysid.decimals import interval_text
 from safe_sysid.identification.arm.base_parameters import combination_names, parameter_units, parameter_words
 from safe_sysid.identification.certificates.arm_check import ArmVerdict, box_problem
-from safe_sysid.identification.certificates.arm_file import ARM_SCHEMA, ArmCertificate
+from safe_sysid.identification.certificates.files.arm import ARM_SCHEMA, ArmCertificate
 from safe_sysid.input_limits import MAX_JSON_BYTES, parse_json, read_regular_text
 from safe_sysid.robot.config import ProvedSettings, load_settings
 from safe_sysid.robot.model import RobotModel

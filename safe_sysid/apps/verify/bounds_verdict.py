@@ -10,7 +10,7 @@ from rich.table import Table
 
 from safe_sysid.decimals import bracketed, interval_text
 from safe_sysid.identification.certificates.chain import ChainVerdict
-from safe_sysid.identification.certificates.file import BoundsCertificate
+from safe_sysid.identification.certificates.files.update import BoundsCertificate
 from safe_sysid.robot.config import KEYS
 from safe_sysid.robot.model import RobotModel
 

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.errors import SafeSysIdError, short
-from safe_sysid.identification.certificates.file import BoundsCertificate
+from safe_sysid.identification.certificates.files.update import BoundsCertificate
 from safe_sysid.identification.digest import log_digest
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.settings import METHODS

@@ -15,15 +15,15 @@ from typing import Any
 from rich.console import Console
 from rich.progress import track
 
-from safe_sysid.apps.bars import bar
+from safe_sysid.apps.progress import bar
 from safe_sysid.apps.verify.arm_verdict import arm_problem, print_arm_verdict
 from safe_sysid.apps.verify.bounds_verdict import print_bounds_verdict
 from safe_sysid.apps.verify.plan_verdict import print_verdict
 from safe_sysid.apps.verify.published import CertificateChain, published_problem, refuted
 from safe_sysid.identification.certificates.arm_check import check_arm_certificate
-from safe_sysid.identification.certificates.arm_file import ARM_SCHEMA, ArmCertificate, read_arm_certificate
 from safe_sysid.identification.certificates.chain import ChainChecker, ChainVerdict
-from safe_sysid.identification.certificates.file import (
+from safe_sysid.identification.certificates.files.arm import ARM_SCHEMA, ArmCertificate, read_arm_certificate
+from safe_sysid.identification.certificates.files.update import (
     BoundsCertificate,
     CertificateError,
     read_certificate,

@@ -46,6 +46,6 @@ def run(options: argparse.Namespace) -> int:
     check_output("--json", options.json)
     if not options.quiet:
         print(f"safe-sysid learn hybrid: {len(options.logs)} log(s) of {options.robot}", flush=True)
-    from safe_sysid.apps.learn_hybrid import LearnHybridOptions, learn_hybrid
+    from safe_sysid.apps.learn.hybrid import LearnHybridOptions, learn_hybrid
 
     return learn_hybrid(LearnHybridOptions(**log_values(options)))

@@ -60,6 +60,6 @@ def run(options: argparse.Namespace) -> int:
     of: str | Path = options.joints or options.robot
     if not options.quiet:
         print(f"safe-sysid learn lip: {len(options.logs)} log(s) of {of}", flush=True)
-    from safe_sysid.apps.learn_lip import LearnLipOptions, learn_lip
+    from safe_sysid.apps.learn.lip import LearnLipOptions, learn_lip
 
     return learn_lip(LearnLipOptions(**log_values(options)))

@@ -169,7 +169,7 @@ def _shown(
         TimeRemainingColumn,
     )
 
-    from safe_sysid.apps.bars import lines
+    from safe_sysid.apps.progress import lines
 
     columns = (
         BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeElapsedColumn(),

@@ -63,7 +63,7 @@ def add_log_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
 
 
 def log_values(options: argparse.Namespace) -> dict[str, Any]:
-    """Values of all options, named as in :class:`safe_sysid.apps.arm_logs.ArmLogOptions`."""
+    """Values of all options, named as in :class:`safe_sysid.apps.arm.logs.ArmLogOptions`."""
     values = {key: value for key, value in vars(options).items() if key not in ("command", "what")}
     values["json_file"], values["map_file"] = values.pop("json"), values.pop("map")
     values["columns"] = tuple(values.pop("column"))

@@ -11,15 +11,15 @@ from safe_sysid.core.arrays import BoolArray, FloatArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.dynamics.closed_chain import Mechanism, MechanismMotion
 from safe_sysid.errors import ParameterError
-from safe_sysid.identification.arm.agreeing import agreeing
 from safe_sysid.identification.arm.base_parameters import BaseParameters, parameter_units, parameter_words
-from safe_sysid.identification.arm.consistent import Inside
-from safe_sysid.identification.arm.data import ArmData
-from safe_sysid.identification.arm.estimate import ArmEstimate, Known, estimate, estimates, normal_solution
-from safe_sysid.identification.arm.excitation import Unexcited, unexcited
-from safe_sysid.identification.arm.friction import Column, at_rest, candidates, choose, columns_of
-from safe_sysid.identification.arm.intervals import ArmIntervals
-from safe_sysid.identification.arm.residuals import ResidualFinding, diagnose_residuals, filtered_noise
+from safe_sysid.identification.arm.bounds.intervals import ArmIntervals
+from safe_sysid.identification.arm.estimates.consistent import Inside
+from safe_sysid.identification.arm.estimates.estimate import ArmEstimate, Known, estimate, estimates, normal_solution
+from safe_sysid.identification.arm.estimates.friction import Column, at_rest, candidates, choose, columns_of
+from safe_sysid.identification.arm.estimates.projection import agreeing
+from safe_sysid.identification.arm.estimates.residuals import ResidualFinding, diagnose_residuals, filtered_noise
+from safe_sysid.identification.arm.excitation.open_parameters import Unexcited, unexcited
+from safe_sysid.identification.arm.logs.preparation import ArmData
 from safe_sysid.identification.equations.measurement_errors import sensor_prior
 
 __all__ = ["ArmIdentification", "Choices", "identify_samples"]
@@ -40,7 +40,7 @@ _TRIED = 200  # positions of other motions
 class Choices:
     """What the user decides."""
 
-    method: str = "sdp"  #: one of :data:`~safe_sysid.identification.arm.estimate.METHODS`
+    method: str = "sdp"  #: one of :data:`~safe_sysid.identification.arm.estimates.estimate.METHODS`
     #: samples' worth of information of the drawing; None: chosen by held-out samples
     regularisation: float | None = None
     known_links: tuple[str, ...] = ()  #: names of joints whose links are as drawn

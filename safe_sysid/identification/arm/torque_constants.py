@@ -16,9 +16,9 @@ import numpy as np
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics.closed_chain import Mechanism
 from safe_sysid.errors import ParameterError
-from safe_sysid.identification.arm.data import ArmData
-from safe_sysid.identification.arm.estimate import Known, estimate
-from safe_sysid.identification.arm.friction import at_rest
+from safe_sysid.identification.arm.estimates.estimate import Known, estimate
+from safe_sysid.identification.arm.estimates.friction import at_rest
+from safe_sysid.identification.arm.logs.preparation import ArmData
 
 __all__ = ["TorqueConstant", "torque_constants"]
 

@@ -18,9 +18,9 @@ import numpy as np
 
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics.closed_chain import ClosureError, Mechanism
-from safe_sysid.identification.arm.data import ArmData
-from safe_sysid.identification.arm.data_checks import DataFinding
-from safe_sysid.identification.arm.friction import at_rest
+from safe_sysid.identification.arm.estimates.friction import at_rest
+from safe_sysid.identification.arm.logs.checks import DataFinding
+from safe_sysid.identification.arm.logs.preparation import ArmData
 
 __all__ = ["check_columns", "common_scale"]
 

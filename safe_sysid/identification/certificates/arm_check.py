@@ -16,11 +16,18 @@ import numpy as np
 
 from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.identification.certificates.archive import CertificateError
-from safe_sysid.identification.certificates.arm_file import ArmCertificate
 from safe_sysid.identification.certificates.dual import LARGEST_MULTIPLIER, combination_lower, combination_upper
-from safe_sysid.identification.certificates.interval_regressors import interval_momentum, interval_momentum_rate
-from safe_sysid.identification.certificates.robot_identity import errors_from_json, robot_differences, smaller_errors
+from safe_sysid.identification.certificates.files.archive import CertificateError
+from safe_sysid.identification.certificates.files.arm import ArmCertificate
+from safe_sysid.identification.certificates.files.robot_identity import (
+    errors_from_json,
+    robot_differences,
+    smaller_errors,
+)
+from safe_sysid.identification.certificates.interval_dynamics.regressors import (
+    interval_momentum,
+    interval_momentum_rate,
+)
 from safe_sysid.identification.certificates.row_check import CertificateRefusedError, LogBook, RowChecker, sensed_box
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.robot.model import RobotModel

@@ -17,9 +17,13 @@ from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS, UnknownsLayout
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.certificates.cuts import CUT_KINDS, PayloadDeclaration, cut_coefficients, cut_refusal
 from safe_sysid.identification.certificates.dual import LARGEST_MULTIPLIER, proved_lower, proved_upper
-from safe_sysid.identification.certificates.file import BoundsCertificate, CertificateError
-from safe_sysid.identification.certificates.interval_arrays import IntervalArray
-from safe_sysid.identification.certificates.robot_identity import errors_from_json, robot_differences, smaller_errors
+from safe_sysid.identification.certificates.files.robot_identity import (
+    errors_from_json,
+    robot_differences,
+    smaller_errors,
+)
+from safe_sysid.identification.certificates.files.update import BoundsCertificate, CertificateError
+from safe_sysid.identification.certificates.interval_dynamics.arrays import IntervalArray
 from safe_sysid.identification.certificates.row_check import (
     CertificateRefusedError,
     LogBook,

@@ -22,8 +22,8 @@ from itertools import product
 import numpy as np
 
 from safe_sysid.core.arrays import FloatArray
-from safe_sysid.identification.certificates.interval_arrays import IntervalArray, exactly, inflate
-from safe_sysid.identification.certificates.interval_regressors import PLACEMENT_ERROR
+from safe_sysid.identification.certificates.interval_dynamics.arrays import IntervalArray, exactly, inflate
+from safe_sysid.identification.certificates.interval_dynamics.regressors import PLACEMENT_ERROR
 from safe_sysid.robot.config import EnvelopeSettings
 from safe_sysid.robot.model import RobotModel
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from safe_sysid.core.arrays import BoolArray, FloatArray, IntArray
 from safe_sysid.errors import ParameterError
-from safe_sysid.identification.certificates.held_steps import HeldTorque
-from safe_sysid.identification.certificates.interval_arrays import TWO_PI, IntervalArray, exactly, inflate
+from safe_sysid.identification.certificates.interval_dynamics.arrays import TWO_PI, IntervalArray, exactly, inflate
+from safe_sysid.identification.certificates.interval_dynamics.held_steps import HeldTorque
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements
 

@@ -15,7 +15,7 @@ S``, S the total variation of the slope from 0 to 0. Then
   ``(p_k + E) H (L H/4 + L (delay + jitter))``, on slopes ``|s_k| H L H^2/12`` more. A constant delay d of a held
   torque shifts its steps against phi: at most d times half the variation of phi times the range of the torque
   near; a jitter moves every switch: jitter times the sum of its jumps.
-- ``int phi f``: rate, slope, gravity of :mod:`~safe_sysid.identification.certificates.step_bounds`, weights
+- ``int phi f``: rate, slope, gravity of :mod:`~safe_sysid.identification.certificates.interval_dynamics.step_bounds`, weights
   ``(p_k + E) H``, ``|s_k| H^2`` and ``(p_k + E) H``.
 - ``int phi' P``: rigid, ``s_k H(c) (q1 - q0)`` whatever h* is, off by ``|s_k| H ramp``; position errors by Abel
   summation: differences of ``s_k (H(c_k) + Ia)`` times dq, at most ``|s_k - s_{k-1}| shift + min |s| twist``.
@@ -36,10 +36,10 @@ from numba import njit
 from numpy.typing import NDArray
 
 from safe_sysid.core.layout import PER_LINK, ParameterLayout
-from safe_sysid.identification.certificates.interval_arrays import IntervalArray, added, exactly, inflate
-from safe_sysid.identification.certificates.interval_regressors import interval_kinematics
+from safe_sysid.identification.certificates.interval_dynamics.arrays import IntervalArray, added, exactly, inflate
+from safe_sysid.identification.certificates.interval_dynamics.regressors import interval_kinematics
+from safe_sysid.identification.certificates.interval_dynamics.step_bounds import box_facts, sample_bounds, step_bounds
 from safe_sysid.identification.certificates.log_view import LogView, true_torque
-from safe_sysid.identification.certificates.step_bounds import box_facts, sample_bounds, step_bounds
 from safe_sysid.intervals import iadd, imul
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox

@@ -12,12 +12,12 @@ import numpy as np
 from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.core.layout import UnknownsLayout
 from safe_sysid.errors import ParameterError, SafeSysIdError
-from safe_sysid.identification.certificates.file import CertificateError
-from safe_sysid.identification.certificates.interval_arrays import IntervalArray, exactly, inflate
+from safe_sysid.identification.certificates.files.robot_identity import errors_to_json
+from safe_sysid.identification.certificates.files.update import CertificateError
+from safe_sysid.identification.certificates.interval_dynamics.arrays import IntervalArray, exactly, inflate
+from safe_sysid.identification.certificates.interval_dynamics.step_bounds import sensed_offset
 from safe_sysid.identification.certificates.log_view import LogView
 from safe_sysid.identification.certificates.rebuild import RebuiltRow, RowRebuilder, Window
-from safe_sysid.identification.certificates.robot_identity import errors_to_json
-from safe_sysid.identification.certificates.step_bounds import sensed_offset
 from safe_sysid.identification.digest import LogDigest, log_digest
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements

@@ -22,7 +22,7 @@ from safe_sysid.decimals import share_at_most
 from safe_sysid.errors import SafeSysIdError, short
 from safe_sysid.identification.bounds.drift import checked_drift, drift_of, enlarged
 from safe_sysid.identification.bounds.dual_bounds import is_proved_empty
-from safe_sysid.identification.certificates.robot_identity import errors_to_json
+from safe_sysid.identification.certificates.files.robot_identity import errors_to_json
 from safe_sysid.identification.digest import log_digest
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
 from safe_sysid.identification.equations.measurements import Measurements

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 from safe_sysid.identification.bounds.proof import UpdateProof
-from safe_sysid.identification.certificates.file import CertificateContext, CertificateError, write_certificate
+from safe_sysid.identification.certificates.files.update import CertificateContext, CertificateError, write_certificate
 from safe_sysid.identification.digest import LogDigest
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from safe_sysid import __version__
 from safe_sysid.errors import ConfigError, SafeSysIdError, short
-from safe_sysid.identification.certificates.robot_identity import robot_to_json
+from safe_sysid.identification.certificates.files.robot_identity import robot_to_json
 from safe_sysid.logs.online.journal import file_digest
 from safe_sysid.robot.files.yaml_file import parse_yaml
 from safe_sysid.robot.identity import digest, identity

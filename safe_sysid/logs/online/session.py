@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from safe_sysid.errors import ConfigError, SafeSysIdError
-from safe_sysid.identification.certificates.file import CertificateError
+from safe_sysid.identification.certificates.files.update import CertificateError
 from safe_sysid.identification.diagnosis.excitation_words import describe_excitation, weak_combinations
 from safe_sysid.identification.diagnosis.log import check_velocities
 from safe_sysid.identification.diagnosis.rows import diagnose_rows, format_diagnosis

@@ -23,7 +23,7 @@ from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.decimals import estimate_in
 from safe_sysid.errors import ParameterError
-from safe_sysid.identification.certificates.file import CertificateError
+from safe_sysid.identification.certificates.files.update import CertificateError
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.identifier import UpdateResult, UpdateStatus
 from safe_sysid.identification.inertia_shapes import payload_shapes

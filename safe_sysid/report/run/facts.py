@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.identification.certificates.file import read_header
+from safe_sysid.identification.certificates.files.update import read_header
 from safe_sysid.input_limits import MAX_JSON_BYTES, read_arrays, read_regular_text
 from safe_sysid.planning.plan_files.plan_file import PlanFile, read_plan
 from safe_sysid.report.run.curves import JudgedCurves, read_curves

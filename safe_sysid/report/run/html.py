@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 from safe_sysid import __version__
 from safe_sysid.decimals import at_most, declared_text, estimate_text, interval_text, share_at_most
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.identification.certificates.robot_identity import robot_differences
+from safe_sysid.identification.certificates.files.robot_identity import robot_differences
 from safe_sysid.identification.inertia_shapes import payload_shapes
 from safe_sysid.report.drawing.interval_cards import interval_card, narrowing_drawing, shares_of
 from safe_sysid.report.drawing.page import printable, render_page

@@ -11,8 +11,8 @@ import numpy as np
 from scipy.optimize import linprog
 
 from safe_sysid.core.arrays import FloatArray
-from safe_sysid.identification.arm.control_box import control_boxes
-from safe_sysid.identification.arm.intervals import ArmIntervals, ArmIntervalsError, arm_intervals, base_of
+from safe_sysid.identification.arm.bounds.control_box import control_boxes
+from safe_sysid.identification.arm.bounds.intervals import ArmIntervals, ArmIntervalsError, arm_intervals, base_of
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.studies.campaign.ascent import field_of_rows

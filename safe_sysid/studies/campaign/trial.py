@@ -14,7 +14,7 @@ import numpy as np
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.certificates.chain import ChainChecker
-from safe_sysid.identification.certificates.file import CertificateContext, read_certificate, write_certificate
+from safe_sysid.identification.certificates.files.update import CertificateContext, read_certificate, write_certificate
 from safe_sysid.identification.certificates.row_check import LogBook, NamedLog
 from safe_sysid.identification.digest import log_digest
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from safe_sysid.apps.learn_hybrid import train
+from safe_sysid.apps.learn.hybrid import train
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.input_limits import read_arrays
 from safe_sysid.learning.gaussian_process.file import LearnedModel, write_model

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from safe_sysid.apps.learn_hybrid import need_torch, train
+from safe_sysid.apps.learn.hybrid import need_torch, train
 from safe_sysid.learning.neural.dataset import SPLITS, Dataset, read_dataset
 from safe_sysid.learning.neural.models import MODELS
 from safe_sysid.learning.neural.scaling import scaling_of

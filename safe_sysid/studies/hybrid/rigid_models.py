@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from safe_sysid.apps.learn_rigid_part import fit_rigid_part
+from safe_sysid.apps.learn.rigid_part import fit_rigid_part
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.dynamics import dynamics_of
@@ -41,7 +41,7 @@ def identified(
     Args:
         model: of the arm; its transition velocity is that of friction.
         motions: q, qd, qdd, torque, (N, n) each.
-        terms: one of :data:`~safe_sysid.apps.learn_rigid_part.TERMS`.
+        terms: one of :data:`~safe_sysid.apps.learn.rigid_part.TERMS`.
         scale: (n,) what a joint's torque error is divided by; None: the largest torques of the data.
     """
     start = np.zeros(model.layout.size)

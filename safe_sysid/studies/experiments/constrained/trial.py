@@ -18,9 +18,9 @@ from safe_sysid.dynamics.closed_chain import ClosureError, Mechanism, load_mecha
 from safe_sysid.dynamics.closed_chain.forward import ForwardDynamics
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.arm.base_parameters import base_parameters
-from safe_sysid.identification.arm.data import ArmData, prepare
-from safe_sysid.identification.arm.estimate import Known, estimate
-from safe_sysid.identification.arm.exciting_motions import Waves, box_of_motions, exciting
+from safe_sysid.identification.arm.estimates.estimate import Known, estimate
+from safe_sysid.identification.arm.excitation.motions import Waves, box_of_motions, exciting
+from safe_sysid.identification.arm.logs.preparation import ArmData, prepare
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.studies.experiments.constrained.truth import Sensors, TrueLimb, perturbed
 

@@ -1,0 +1,1 @@
+"""Learned models of torques: from logs to a model and its report."""

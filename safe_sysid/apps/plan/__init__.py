@@ -1,0 +1,1 @@
+"""Motions planned from the command line, and their trial in simulation."""

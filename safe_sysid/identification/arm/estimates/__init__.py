@@ -1,0 +1,1 @@
+"""Estimates of an arm's parameters: least squares, consistent with physics, friction's form, residuals."""

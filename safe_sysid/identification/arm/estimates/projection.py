@@ -1,0 +1,31 @@
+"""An estimate moved into what is proved: the nearest real arm whose base parameters lie in their intervals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from safe_sysid.core.layout import ParameterLayout
+from safe_sysid.identification.arm.estimates.consistent import Fit, Inside, fit_consistent
+from safe_sysid.identification.arm.estimates.estimate import ArmEstimate, Known, never_negative
+
+__all__ = ["agreeing"]
+
+
+def agreeing(found: ArmEstimate, layout: ParameterLayout, known: Known, inside: Inside) -> ArmEstimate:
+    """The real arm nearest to an estimate, in its standard errors, of those that agree with what is proved.
+
+    ``found``: estimate of the layout's parameters alone, consistent.
+
+    Raises:
+        ParameterError: the solver finds none.
+    """
+    fixed = np.zeros(layout.size, bool) if known.fixed is None else np.asarray(known.fixed, bool)
+    errors = found.standard_errors
+    shares = np.where(np.isfinite(errors), 1.0 / np.maximum(errors, 1e-300), 0.0)
+    fit = Fit(np.diag(shares), found.base.matrix, found.values)
+    never = never_negative(layout, known)
+    theta = fit_consistent(fit, layout, found.theta, fixed, never, known.boxes, 0.0, inside)
+    values = found.base.matrix @ np.where(fixed, 0.0, theta)
+    return replace(found, theta=theta, values=values)

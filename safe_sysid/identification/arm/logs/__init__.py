@@ -1,0 +1,1 @@
+"""Logs of an arm: prepared for identification, and checked."""

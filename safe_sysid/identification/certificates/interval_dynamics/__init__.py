@@ -1,0 +1,1 @@
+"""Dynamics in outward-rounded interval arithmetic, for the check of certificates alone."""
