@@ -1,1 +1,1 @@
-"""The arm itself, from logs: its identification, the torque errors that its logs need, the tube of its own controller."""
+"""The arm itself, from logs: its identification, the torque errors that logs need, the tube of its own controller."""

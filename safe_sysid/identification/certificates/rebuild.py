@@ -15,8 +15,8 @@ S``, S the total variation of the slope from 0 to 0. Then
   ``(p_k + E) H (L H/4 + L (delay + jitter))``, on slopes ``|s_k| H L H^2/12`` more. A constant delay d of a held
   torque shifts its steps against phi: at most d times half the variation of phi times the range of the torque
   near; a jitter moves every switch: jitter times the sum of its jumps.
-- ``int phi f``: rate, slope, gravity of :mod:`~safe_sysid.identification.certificates.interval_dynamics.step_bounds`, weights
-  ``(p_k + E) H``, ``|s_k| H^2`` and ``(p_k + E) H``.
+- ``int phi f``: rate, slope, gravity of :mod:`~safe_sysid.identification.certificates.interval_dynamics.step_bounds`,
+  weights ``(p_k + E) H``, ``|s_k| H^2`` and ``(p_k + E) H``.
 - ``int phi' P``: rigid, ``s_k H(c) (q1 - q0)`` whatever h* is, off by ``|s_k| H ramp``; position errors by Abel
   summation: differences of ``s_k (H(c_k) + Ia)`` times dq, at most ``|s_k - s_{k-1}| shift + min |s| twist``.
 - ends: phi there times the error of P; the deviation E times P itself.

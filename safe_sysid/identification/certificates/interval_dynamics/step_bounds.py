@@ -5,8 +5,8 @@ error of positions (for a step the mean of both ends, shift: the larger), dv of 
 ``x = V H/2 + dq`` bounds ``|q(t) - c|``, ``x1 = A H^2/12 + dq`` the
 mean of ``q(t) - c`` (the trapezoid rule misses the integral of a function with a Lipschitz slope by ``A H^3/12``).
 D is the derivative of p or f at ``(c, u)`` itself, enclosed, or along the direction in question the Leibniz bound of
-:mod:`~safe_sysid.identification.certificates.interval_dynamics.link_bounds` if that is smaller; p2, f2 bound second derivatives along
-(x, w) at speeds up to V.
+:mod:`~safe_sysid.identification.certificates.interval_dynamics.link_bounds` if that is smaller; p2, f2 bound
+second derivatives along (x, w) at speeds up to V.
 
 - rate: ``|int f - h* f(c, u)| <= h* rate``, ``rate = D_q f x1 + D_qd f rho + f2/2``.
 - slope: ``|int (t - mid)(f - f(c, u))| <= H^2 slope``, ``slope = (D_q f V + D_qd f A) H/12 + f2/8``: ``q(t) - q(mid)``
