@@ -239,6 +239,58 @@ def test_a_changed_log_is_not_the_log(chain):
     assert all(v.passed for v in verdicts(model, paths, more))
 
 
+@pytest.mark.parametrize(
+    "declared",
+    [
+        {"torque_delay_s": 2e-3, "torque_jitter_s": 2e-4},
+        {"position_error": 2e-5, "velocity_error": 1e-3, "stamp_error_s": 1e-5, "torque_delay_s": 1e-3},
+    ],
+)
+def test_a_certificate_does_not_depend_on_what_comes_after_it(declared, tmp_path):
+    """Each proves the same numbers from its own samples alone, from the whole log, and before samples of another."""
+    rng = np.random.default_rng(5)
+    model, theta = random_model(rng, 2)
+    settings = model.settings
+    measurement = settings.measurement.model_copy(update=declared)
+    model = dataclasses.replace(model, settings=settings.model_copy(update={"measurement": measurement}))
+    data = random_log(rng, model, theta, 0.88)
+    paths, _ = write_chain(tmp_path, model, data, 300)
+    assert len(paths) >= 3
+    whole = verdicts(model, paths, data)
+    for k, path in enumerate(paths):
+        samples = read_certificate(path).header["log"]["samples"]
+        after = Measurements(
+            data.stamps[samples:], data.q[samples:] + 9.0, -data.qd[samples:], data.effort[samples:] - 99.0
+        )
+        for log in (data[:samples], Measurements.concatenate([data[:samples], after])):
+            alone = verdicts(model, paths[: k + 1], log)[k]
+            assert whole[k].passed, whole[k].reason
+            assert alone.passed, alone.reason
+            assert np.array_equal(alone.proved_lower, whole[k].proved_lower)
+            assert np.array_equal(alone.proved_upper, whole[k].proved_upper)
+
+
+def test_the_torque_behind_the_named_samples_is_not_known(tmp_path):
+    """A declared delay asks for samples behind those named: they are in the log, but not the certificate's."""
+    rng = np.random.default_rng(5)
+    model, theta = random_model(rng, 2)
+    settings = model.settings
+    measurement = settings.measurement.model_copy(update={"torque_delay_s": 4e-3})
+    model = dataclasses.replace(model, settings=settings.model_copy(update={"measurement": measurement}))
+    data = random_log(rng, model, theta, 0.5)
+    paths, _ = write_chain(tmp_path, model, data, 400)
+    arrays, errors = read_certificate(paths[0]).arrays, MeasurementErrors.from_model(model)
+    log, needed = NamedLog("log", model.joint_names, data), int(arrays["last"].max()) + 6
+    checker = RowChecker(model)
+    for samples, known in ((400, True), (needed, True), (needed - 1, False), (needed + 20, True)):
+        call = (arrays, errors, {0: (log, samples)}, {0: model.arm_prior}, lambda share: None)
+        if known:
+            checker.check(*call)
+        else:
+            with pytest.raises(CertificateRefusedError, match="the torque beside the window, which the declared delay"):
+                checker.check(*call)
+
+
 def test_a_forged_digest_does_not_help(chain, tmp_path):
     """The log is changed and its new digest is written into the certificate: rows no longer follow."""
     from safe_sysid.identification.digest import log_digest

@@ -153,7 +153,7 @@ class RowChecker:
         """Start without rows. ``model``: trusted."""
         self._model = model
         self._rebuilt: dict[tuple[object, ...], RebuiltRow] = {}
-        self._views: dict[str, LogView] = {}
+        self._views: dict[tuple[str, int], LogView] = {}
         self._errors: dict[str, Any] = {}
         prior = model.arm_prior
         self._hand_box = prior.with_payload(*model.hand_prior)
@@ -189,7 +189,8 @@ class RowChecker:
             raise CertificateRefusedError(str(error)) from None
         self._check_fields(arrays, logs, boxes)
         kept: dict[tuple[object, ...], RebuiltRow] = {}
-        views = {which: self._view(log, errors) for which, (log, _) in logs.items()}
+        views = {which: self._view(log, samples, errors) for which, (log, samples) in logs.items()}
+        self._views = {(log.sha256, samples): views[which] for which, (log, samples) in logs.items()}
         names = {which: log.sha256 for which, (log, _) in logs.items()}
         for which, view in views.items():
             mine = np.flatnonzero(arrays["log"] == which)
@@ -220,15 +221,21 @@ class RowChecker:
                 sides[i] = wider.lo[0], wider.hi[0]
         return rows, sides
 
-    def _view(self, log: NamedLog, errors: MeasurementErrors) -> LogView:
+    def _view(self, log: NamedLog, samples: int, errors: MeasurementErrors) -> LogView:
+        """Of the samples that the certificate names, and of none behind them.
+
+        Rows that fewer samples of a log gave are rows of more samples, too, and are kept; not the other way round.
+        """
         if log.joint_names != self._model.joint_names:
             raise CertificateRefusedError(f"log {log.name}: joints {', '.join(log.joint_names)}, expected the robot's")
         if errors_to_json(errors) != self._errors:  # rows rebuilt with other errors are other rows
             self._errors, self._views, self._rebuilt = errors_to_json(errors), {}, {}
-        if log.sha256 not in self._views:
-            rate = self._model.settings.measurement.rate_hz
-            self._views[log.sha256] = LogView(log.measurements, errors, self._model.continuous, rate)
-        return self._views[log.sha256]
+        if any(name == log.sha256 and samples < seen for name, seen in self._views):
+            self._rebuilt = {}
+        if (log.sha256, samples) in self._views:
+            return self._views[log.sha256, samples]
+        rate = self._model.settings.measurement.rate_hz
+        return LogView(log.measurements[:samples], errors, self._model.continuous, rate)
 
     def _check_fields(
         self, arrays: Mapping[str, Any], logs: Mapping[int, tuple[NamedLog, int]], boxes: Mapping[int, ParameterBox]
