@@ -13,7 +13,7 @@ pytest.importorskip("viser", reason="needs the extra `view`")
 import viser
 from browser_support import browser, needs_browser
 
-from safe_sysid.view.guard import ViewServer, open_server
+from safe_sysid.view.server import ViewServer, open_server
 
 #: What such a page tries, each to its end; what it was told is left in `told`.
 FOREIGN = """<!doctype html><title>foreign</title><iframe id="frame"></iframe><script>

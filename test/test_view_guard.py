@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
+import os
+import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,8 +24,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from safe_sysid.view.access_control import AccessControl
-from safe_sysid.view.guard import ViewServer, ViewServerError, open_server
 from safe_sysid.view.screening import MOST_BYTES, BrowserScreen
+from safe_sysid.view.server import ViewServer, ViewServerError, open_server
 
 CAMERA = {
     "type": "ViewerCameraMessage",
@@ -100,7 +104,8 @@ def test_the_printed_address_gives_a_cookie_and_then_the_page(server: ViewServer
     assert page.status == 200
     policy = page.getheader("Content-Security-Policy")
     nonce = policy.partition("'nonce-")[2].partition("'")[0]
-    assert page.body.count(nonce.encode()) == 2  # the script that unpacks, and the one that it makes
+    assert page.body.count(nonce.encode()) == 1  # the script that stands before viser's
+    assert policy.count("'sha256-") == 1  # viser's
     assert "unsafe-inline'; style" not in policy
     assert f"connect-src ws://127.0.0.1:{server.access.port} data: blob:" in policy
     assert nonce not in ask(server, Cookie=cookie(server)).getheader("Content-Security-Policy")
@@ -226,20 +231,35 @@ def test_two_servers_one_port(server: ViewServer) -> None:
 
 
 def test_a_viser_that_starts_its_server_otherwise_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The gate hangs on one function of a library: if that is not called, nothing is opened to anybody."""
-    import websockets.asyncio.server as sockets
-    from viser.infra import _infra
-
-    class Elsewhere:
-        class asyncio:  # noqa: N801
-            class server:  # noqa: N801
-                serve = staticmethod(sockets.serve)
-
-        exceptions, datastructures = _infra.websockets.exceptions, _infra.websockets.datastructures
-
-    monkeypatch.setattr(_infra, "websockets", Elsewhere)
+    """A viser that does not ask asyncio for its event loop has a port of its own, open to anybody: it is stopped."""
+    monkeypatch.setattr(asyncio, "new_event_loop", asyncio.SelectorEventLoop)
     with pytest.raises(ViewServerError, match="open to every page"):
         open_server(port=0)
+
+
+def test_viser_itself_is_at_no_port_and_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    before = _listening()
+    running = open_server(port=0)
+    (folder,) = tmp_path.iterdir()
+    assert folder.stat().st_mode & 0o077 == 0
+    assert len(_listening() - before) == 1
+    running.close()
+    assert not list(tmp_path.iterdir())
+    assert _listening() == before
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("long" * 30)))
+    Path(tempfile.gettempdir()).mkdir()
+    with pytest.raises(ViewServerError, match="TMPDIR"):
+        open_server(port=0)
+
+
+def _listening() -> set[tuple[str, int]]:
+    """TCP addresses where this process listens."""
+    inodes = {os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()}
+    lines = [
+        line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]
+    ]
+    return {(line[1], int(line[9])) for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in inodes}
 
 
 HEADERS = st.lists(
@@ -260,10 +280,10 @@ HEADERS = st.lists(
 @example(target="//[", headers=[("Host", "localhost")])
 @example(target="/?key=\udcff", headers=[("Host", "localhost")])
 def test_whatever_is_asked_is_answered_and_only_the_key_opens(target: str, headers: list[tuple[str, str]]) -> None:
-    gate = AccessControl(8080, "secret")
+    access = AccessControl(8080, "secret")
     given_headers = Headers(headers)
     try:
-        verdict = gate.judge(target, given_headers)
+        verdict = access.judge(target, given_headers)
     except ValueError as error:  # a target that is no URL
         pytest.fail(f"{target!r}: {error}")
     assert verdict.status in (101, 200, 303, 403, 404)

@@ -21,7 +21,7 @@ __all__ = ["AccessAnswer", "AccessControl", "RequestHeaders"]
 _LOOPBACK_NAMES = frozenset({"localhost"})
 #: What a browser may do with the page: load nothing from elsewhere, talk to nobody else, stand in no frame.
 _POLICY = (
-    "default-src 'none'; script-src 'nonce-{nonce}' 'wasm-unsafe-eval'; style-src 'unsafe-inline'; "
+    "default-src 'none'; script-src 'nonce-{nonce}' {scripts} 'wasm-unsafe-eval'; style-src 'unsafe-inline'; "
     "img-src data: blob:; font-src data:; worker-src blob:; connect-src ws://{host} data: blob:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
@@ -41,7 +41,7 @@ class AccessAnswer:
     status: int  #: 101 go on with the socket, 200 serve the page, 303 take the cookie and come again, else refused
     text: str = ""
     headers: tuple[tuple[str, str], ...] = ()
-    nonce: str = ""  #: of the page's scripts; empty but for 200
+    nonce: str = ""  #: of the script that stands before the page's; empty but for 200
 
 
 _ALWAYS = (
@@ -62,6 +62,7 @@ class AccessControl:
     key: str | None = None  #: that a browser has to show once; None: nobody is asked for one
     #: by which this machine may be asked, beside ``localhost`` and its addresses. Addresses cannot be rebound.
     names: frozenset[str] = field(default_factory=frozenset)
+    scripts: str = ""  #: hashes of the page's own, as a Content-Security-Policy has them
 
     @property
     def cookie(self) -> str:
@@ -95,7 +96,7 @@ class AccessControl:
         if not self._shows_key(headers):
             return _refusal(403, "key: open the address that was printed where the view was started")
         nonce = secrets.token_urlsafe(16)
-        policy = _POLICY.format(nonce=nonce, host=host)
+        policy = _POLICY.format(nonce=nonce, host=host, scripts=self.scripts)
         return AccessAnswer(200, "", (*_ALWAYS, ("Content-Security-Policy", policy)), nonce)
 
     def _names_us(self, host: str) -> bool:

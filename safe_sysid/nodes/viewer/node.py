@@ -38,8 +38,8 @@ from safe_sysid.nodes.viewer.service_calls import ServiceCalls
 from safe_sysid.nodes.viewer.state import DRAWN, ViewerState
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.view.arm_shapes import arm_shapes
-from safe_sysid.view.guard import open_server
 from safe_sysid.view.page import BUTTONS, LivePage
+from safe_sysid.view.server import open_server
 from safe_sysid.view.snapshot import BoundsView
 
 __all__ = ["ViewerNode", "main"]
