@@ -41,13 +41,13 @@ examples:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    how = add_log_options(parser)
+    add = add_log_options(parser)
     parser.add_argument("--loops", type=Path, metavar="FILE", help="closed loops; --robot may name their URDF")
     parser.add_argument(
         "--joints", type=names, default=(), metavar="A,B,...",
         help="of a URDF as --robot: the joints of the arm, in the log's order where it numbers them; others are locked",
     )  # fmt: skip
-    how.add_argument(
+    add(
         "--loaded",
         type=Path,
         action="append",
@@ -55,17 +55,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="LOG",
         help="with a known mass in the hand; repeatable",
     )
-    how.add_argument(
-        "--known-mass", type=positive, metavar="KG", help="of it: tells torque per effort of the joints that it loads"
-    )
-    how.add_argument("--method", choices=METHODS, default="sdp", help="(default: sdp, consistent)")
-    how.add_argument("--regularisation", type=non_negative, metavar="G", help="pull towards the drawing, in samples")
-    how.add_argument(
-        "--known-link", action="append", default=[], metavar="JOINT", help="its link is as drawn; repeatable"
-    )
-    how.add_argument("--motors-only", action="store_true", help="all links are as drawn")
-    how.add_argument("--plain-friction", action="store_true", help="Coulomb, viscous and offset alone")
-    how.add_argument("--estimates-only", action="store_true", help="no guaranteed intervals, in less time")
+    add("--known-mass", type=positive, metavar="KG", help="of it: tells torque per effort of the joints that it loads")
+    add("--method", choices=METHODS, default="sdp", help="(default: sdp, consistent)")
+    add("--regularisation", type=non_negative, metavar="G", help="pull towards the drawing, in samples")
+    add("--known-link", action="append", default=[], metavar="JOINT", help="its link is as drawn; repeatable")
+    add("--motors-only", action="store_true", help="all links are as drawn")
+    add("--plain-friction", action="store_true", help="Coulomb, viscous and offset alone")
+    add("--estimates-only", action="store_true", help="no guaranteed intervals, in less time")
 
 
 def run(options: argparse.Namespace) -> int:

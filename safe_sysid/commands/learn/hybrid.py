@@ -30,15 +30,13 @@ examples:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    how = add_log_options(parser)
-    how.add_argument("--model", choices=MODELS, default=MODELS[0], help="(default: %(default)s)")
-    how.add_argument(
-        "--optimization", choices=("e2e", "2s"), default="e2e", help="end to end (default), or in two steps"
-    )
-    how.add_argument("--as-paper", action="store_true", help="the network sees positions and steps at every tick")
-    how.add_argument("--minutes", type=non_negative, metavar="M", help="training ends after this time")
-    how.add_argument("--seed", type=at_least(0), default=0, metavar="S", help="of training (default: 0)")
-    how.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="(default: cpu)")
+    add = add_log_options(parser)
+    add("--model", choices=MODELS, default=MODELS[0], help="(default: %(default)s)")
+    add("--optimization", choices=("e2e", "2s"), default="e2e", help="end to end (default), or in two steps")
+    add("--as-paper", action="store_true", help="the network sees positions and steps at every tick")
+    add("--minutes", type=non_negative, metavar="M", help="training ends after this time")
+    add("--seed", type=at_least(0), default=0, metavar="S", help="of training (default: 0)")
+    add("--device", choices=("cpu", "cuda"), default="cpu", help="(default: cpu)")
 
 
 def run(options: argparse.Namespace) -> int:

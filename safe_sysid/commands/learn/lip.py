@@ -29,29 +29,25 @@ examples:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    how = add_log_options(parser)
+    add = add_log_options(parser)
     parser.add_argument(
         "--joints", metavar="A,B:slides,..", help="names and kinds of joints, in the order of the chain, for --robot"
     )
-    how.add_argument(
+    add(
         "--samples", type=at_least(10), default=500, metavar="N",
         help="kept of all, the most informative ones (default: 500)",
     )  # fmt: skip
-    how.add_argument("--epochs", type=at_least(1), default=400, metavar="E", help="of training (default: 400)")
-    how.add_argument(
+    add("--epochs", type=at_least(1), default=400, metavar="E", help="of training (default: 400)")
+    add(
         "--starts", type=at_least(1), default=1, metavar="K",
         help="trainings from different noises, of which the most likely is kept (default: 1)",
     )  # fmt: skip
-    how.add_argument("--batch", type=at_least(2), default=100, metavar="B", help="samples of a step (default: 100)")
-    how.add_argument("--method", choices=("adam", "lbfgs"), default="adam", help="of training (default: adam)")
-    how.add_argument("--no-friction", action="store_true", help="energies alone")
-    how.add_argument(
-        "--residual", action="store_true", help="a squared exponential by joint, too, for what no model has"
-    )
-    how.add_argument(
-        "--device", metavar="NAME", help="of torch (extra `learn`) to train on, as cuda (default: compiled, here)"
-    )
-    how.add_argument("--seed", type=at_least(0), default=0, metavar="S", help="of the batches (default: 0)")
+    add("--batch", type=at_least(2), default=100, metavar="B", help="samples of a step (default: 100)")
+    add("--method", choices=("adam", "lbfgs"), default="adam", help="of training (default: adam)")
+    add("--no-friction", action="store_true", help="energies alone")
+    add("--residual", action="store_true", help="a squared exponential by joint, too, for what no model has")
+    add("--device", metavar="NAME", help="of torch (extra `learn`) to train on, as cuda (default: compiled, here)")
+    add("--seed", type=at_least(0), default=0, metavar="S", help="of the batches (default: 0)")
 
 
 def run(options: argparse.Namespace) -> int:

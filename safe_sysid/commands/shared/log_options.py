@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,8 @@ def _share(text: str) -> float:
     return share(text)
 
 
-def add_reading_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    """Add the logs, the robot, and how logs are read. Returns the group "reading the logs"."""
+def add_reading_options(parser: argparse.ArgumentParser) -> Callable[..., argparse.Action]:
+    """Add the logs, the robot, and how logs are read. Returns `add_argument` of the group "reading the logs"."""
     parser.add_argument("logs", type=Path, nargs="+", metavar="LOG", help="bags, CSV or .npz")
     parser.add_argument("--robot", default="kinova_gen3", metavar="NAME|FILE", help="(default: %(default)s)")
     reading = parser.add_argument_group("reading the logs")
@@ -40,13 +41,13 @@ def add_reading_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGr
         "--torque-per-effort", type=_factor, action="append", default=[], metavar="JOINT=K",
         help="efforts are currents: N m at the joint per unit, gear ratio times torque constant; repeatable",
     )  # fmt: skip
-    return reading
+    return reading.add_argument
 
 
-def add_log_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    """Add them. Returns the group "how", for options of the command's own."""
-    reading = add_reading_options(parser)
-    reading.add_argument("--force", action="store_true", help="go on although the checks found errors")
+def add_log_options(parser: argparse.ArgumentParser) -> Callable[..., argparse.Action]:
+    """Add them. Returns `add_argument` of the group "how", for options of the command's own."""
+    add_reading = add_reading_options(parser)
+    add_reading("--force", action="store_true", help="go on although the checks found errors")
     how = parser.add_argument_group("how")
     how.add_argument("--validation", type=Path, action="append", default=[], metavar="LOG", help="held out; repeatable")
     how.add_argument("--share", type=_share, default=0.3, metavar="S", help="held out of each log (default: 0.3)")
@@ -59,7 +60,7 @@ def add_log_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     output.add_argument("--out", type=Path, metavar="DIR", help="(default: runs/<date>-<command>)")
     output.add_argument("--json", type=Path, metavar="FILE", help="write result.json there too")
     output.add_argument("--quiet", action="store_true", help="only the last line")
-    return how
+    return how.add_argument
 
 
 def log_values(options: argparse.Namespace) -> dict[str, Any]:

@@ -12,6 +12,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
+# Private, because rclpy (7.1.6) has no public way to wait for one subscription: only its executors wait, and they serve
+# all of a node in turn, so that diagnostics delay a tick by up to 3 ms (docs/understand/realtime.md). Of the private
+# module three classes are used, as `rclpy.wait_for_message` uses them.
 from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
