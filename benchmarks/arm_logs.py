@@ -22,7 +22,7 @@ from peers import arm_arrays, figaroh
 
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.closed_chain import Mechanism
-from safe_sysid.identification.arm.identify import Choices, identify_samples
+from safe_sysid.identification.arm.identify import ArmOptions, identify_samples
 from safe_sysid.identification.arm.logs.preparation import prepare
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.logs.formats.npz import write_log
@@ -109,7 +109,7 @@ def one(name, seed, with_figaroh):
     log = record(model, np.random.default_rng([seed, ARMS.index(name)]), 60.0, 500.0)
     samples, held_out = prepare([log], mechanism.actuated_names).split(0.3)
     begin = time.perf_counter()
-    found = identify_samples(mechanism, samples, held_out, Choices())
+    found = identify_samples(mechanism, samples, held_out, ArmOptions())
     seconds = {"ours": time.perf_counter() - begin}
     begin = time.perf_counter()
     theta, plain = least_squares(mechanism, samples, held_out)

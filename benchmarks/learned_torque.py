@@ -19,7 +19,7 @@ from collections.abc import Callable
 import numpy as np
 
 from safe_sysid.learning.gaussian_process.kernels import lip_kernel
-from safe_sysid.learning.gaussian_process.motions import Motions
+from safe_sysid.learning.gaussian_process.motions import MotionSamples
 from safe_sysid.learning.gaussian_process.regression import TorqueProcess, likelihood_gradient
 from safe_sysid.learning.lip import TorquePredictor
 
@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=10)
     options = parser.parse_args()
     n, rng = options.joints, np.random.default_rng(0)
-    x = Motions(*rng.uniform(-1.5, 1.5, (3, options.samples, n)), [False] * n)
+    x = MotionSamples(*rng.uniform(-1.5, 1.5, (3, options.samples, n)), [False] * n)
     torque, kernel = rng.normal(size=(options.samples, n)), lip_kernel(n)
     log, noise = kernel.start(x), np.full(n, -4.0)
     some = x[: options.batch]

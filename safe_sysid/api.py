@@ -20,7 +20,7 @@ from rich.console import Console
 from safe_sysid.apps.identify.methods import PROVED, identify_log
 from safe_sysid.apps.plan.plan import PlannedMotion, go, goals_of, write_motion
 from safe_sysid.apps.plan.plan import excite as _excite
-from safe_sysid.apps.verify.verification import Answer, Verification
+from safe_sysid.apps.verify.verification import Verification, VerifyStatus
 from safe_sysid.control.gains.design import design_gains
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
@@ -416,7 +416,7 @@ def verify(
         console, None if arm is None else arm.model, None if scene is None else str(scene), lockstep, quiet=True
     )
     answer = check.check(files)
-    return Verdict(answer is Answer.PASS, page.getvalue().rstrip(), answer is Answer.CONDITIONAL)
+    return Verdict(answer is VerifyStatus.PASS, page.getvalue().rstrip(), answer is VerifyStatus.CONDITIONAL)
 
 
 def _silent(_: str) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from safe_sysid.robot.scenes.scene import load_scene
 from safe_sysid.simulation.assembly import build_plant
 from safe_sysid.simulation.payloads import payload_from_spec
-from safe_sysid.studies.experiments.interfaces import CarryTask, Phase
+from safe_sysid.studies.experiments.interfaces import CarryTask, DumbbellPhase
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 
@@ -77,10 +77,10 @@ def run_phase(driver, cell, phase, trajectory):
 def drive(driver, cell, task, ready):
     """Lift, identify, carry; returns the identification, and error and torque of the carry."""
     driver.begin(task, cell)
-    run_phase(driver, cell, Phase.LIFT, QuinticTrajectory.hold(ready, 0.3))
+    run_phase(driver, cell, DumbbellPhase.LIFT, QuinticTrajectory.hold(ready, 0.3))
     found = driver.identify(cell, ready)
     if np.any(found.rest != ready):
         back = QuinticTrajectory.to_rest(np.stack([found.rest, 0 * ready, 0 * ready]), ready, 4.0)
-        run_phase(driver, cell, Phase.RETURN, back)
-    run_phase(driver, cell, Phase.RETURN, QuinticTrajectory.hold(ready, 0.3))
-    return found, run_phase(driver, cell, Phase.CARRY, task.carry)
+        run_phase(driver, cell, DumbbellPhase.RETURN, back)
+    run_phase(driver, cell, DumbbellPhase.RETURN, QuinticTrajectory.hold(ready, 0.3))
+    return found, run_phase(driver, cell, DumbbellPhase.CARRY, task.carry)

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 from frozen_arithmetic import arithmetic, digest
-from safe_sysid.identification.certificates.file import CertificateContext, read_certificate, write_certificate
 
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.gains.design import design_gains
@@ -28,6 +27,7 @@ from safe_sysid.control.laws import make_law
 from safe_sysid.control.laws.law import ModelInUse
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.certificates.chain import ChainChecker
+from safe_sysid.identification.certificates.files.update import CertificateContext, read_certificate, write_certificate
 from safe_sysid.identification.certificates.row_check import LogBook, NamedLog
 from safe_sysid.identification.digest import LogDigest, log_digest
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors

@@ -10,7 +10,7 @@ import pinocchio as pin
 from identification_plant import Wave, geared, random_arm, random_consistent_box
 
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
-from safe_sysid.identification.equations.measurements import Measurements, Run
+from safe_sysid.identification.equations.measurements import Measurements, SampleRun
 from safe_sysid.identification.equations.momentum import RowSource
 from safe_sysid.studies.campaign.cases.rotor_bodies import RotorBodies
 
@@ -126,7 +126,7 @@ class Attack:
 
     def ratios(self, e, signs, windows, ramp):
         """Error / slack (W, n) of windows."""
-        run = Run(self.measure(e, signs), False, 3)
+        run = SampleRun(self.measure(e, signs), False, 3)
         rows = RowSource(self.kin, self.box, e, run, ramp > 0.0).rows(windows, ramp)
         assert len(rows) == self.n * len(windows), (rows.rejected_acceleration, rows.rejected_delay)
         return ((rows.matrix @ self.truth(e) - rows.target) / rows.slack).reshape(-1, self.n)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.identification.arm.base_parameters import base_parameters, parameter_words, random_states
-from safe_sysid.identification.arm.estimates.consistent import Boxes
-from safe_sysid.identification.arm.estimates.estimate import Known, estimate
+from safe_sysid.identification.arm.estimates.consistent import LinkBoxes
+from safe_sysid.identification.arm.estimates.estimate import ArmPrior, estimate
 from safe_sysid.robot.model import Kinematics
 
 SEEDS = st.integers(0, 10**6)
@@ -87,7 +87,7 @@ def test_base_parameters_have_the_names_of_a_textbook() -> None:
 @few
 def test_exact_data_give_base_parameters_to_one_in_a_million(method: str, seed: int, n: int) -> None:
     log = Log(seed, n)
-    found = estimate(log.regressor, log.torque, log.layout, method=method, known=Known(log.nominal()))
+    found = estimate(log.regressor, log.torque, log.layout, method=method, known=ArmPrior(log.nominal()))
     truth = found.base.values(log.theta)
     assert np.abs(found.values - truth).max() <= 1e-6 * np.abs(truth).max()
     assert np.abs(log.regressor @ found.theta - log.torque).max() <= 1e-6 * np.abs(log.torque).max()
@@ -99,7 +99,7 @@ def test_estimates_are_always_a_real_arm(seed: int, noise: float, speed: float) 
     log = Log(seed, 4, seconds=4.0, speed=speed)
     torque = log.torque + noise * log.rng.normal(size=log.torque.size)
     nominal = log.nominal()
-    found = estimate(log.regressor, torque, log.layout, known=Known(nominal))
+    found = estimate(log.regressor, torque, log.layout, known=ArmPrior(nominal))
     assert found.consistent
     for j in range(4):
         body = pin.Inertia.FromDynamicParameters(found.theta[log.layout.link(j)])
@@ -109,7 +109,7 @@ def test_estimates_are_always_a_real_arm(seed: int, noise: float, speed: float) 
         assert moments[0] > -1e-12
         assert moments[0] + moments[1] >= moments[2] * (1.0 - 1e-9)
     # No worse on the log than the drawing, and no better than what may be inconsistent.
-    free = estimate(log.regressor, torque, log.layout, method="wls", known=Known(nominal))
+    free = estimate(log.regressor, torque, log.layout, method="wls", known=ArmPrior(nominal))
     misfit = [
         np.sum(
             (weights := free.weights)
@@ -155,7 +155,7 @@ def test_what_is_known_stays_and_friction_alone_is_found() -> None:
     nominal[log.layout.links] = log.theta[log.layout.links]
     fixed = np.zeros(log.layout.size, bool)
     fixed[log.layout.links] = True
-    found = estimate(log.regressor, torque, log.layout, known=Known(nominal, fixed))
+    found = estimate(log.regressor, torque, log.layout, known=ArmPrior(nominal, fixed))
     assert np.array_equal(found.theta[fixed], nominal[fixed])
     assert len(found.base) == 16
     assert np.all(np.abs(found.values - log.theta[found.base.independent]) < 6.0 * found.standard_errors)
@@ -165,7 +165,9 @@ def test_boxes_of_masses_and_centres_hold() -> None:
     log = Log(4, 3)
     masses = np.array([[3.0, 3.1]] * 3)
     centres = np.tile([-0.02, 0.02], (3, 3, 1))
-    found = estimate(log.regressor, log.torque, log.layout, known=Known(log.nominal(), boxes=Boxes(masses, centres)))
+    found = estimate(
+        log.regressor, log.torque, log.layout, known=ArmPrior(log.nominal(), boxes=LinkBoxes(masses, centres))
+    )
     links = found.theta[log.layout.links].reshape(3, 10)
     assert np.all((links[:, 0] >= 3.0 - 1e-6) & (links[:, 0] <= 3.1 + 1e-6))
     assert np.abs(links[:, 1:4]).max() <= 0.02 * 3.1 + 1e-6
@@ -176,7 +178,7 @@ def test_regularisation_pulls_towards_the_drawing() -> None:
     torque = log.torque + log.rng.normal(size=log.torque.size)
     nominal = log.nominal(0.05)
     distance = [
-        np.abs(estimate(log.regressor, torque, log.layout, known=Known(nominal, regularisation=g)).theta - nominal)[
+        np.abs(estimate(log.regressor, torque, log.layout, known=ArmPrior(nominal, regularisation=g)).theta - nominal)[
             log.layout.links
         ].max()
         for g in (0.0, 30.0, 1e5)
@@ -190,7 +192,7 @@ def test_log_cholesky_and_the_semidefinite_program_fit_alike() -> None:
     torque = log.torque + 0.5 * log.rng.normal(size=log.torque.size)
     nominal = log.nominal(0.05)
     a, b = (
-        estimate(log.regressor, torque, log.layout, method=m, known=Known(nominal)) for m in ("sdp", "log_cholesky")
+        estimate(log.regressor, torque, log.layout, method=m, known=ArmPrior(nominal)) for m in ("sdp", "log_cholesky")
     )
     assert np.allclose(a.rms, b.rms, rtol=1e-3)
 
@@ -202,7 +204,7 @@ def test_fewer_rows_than_joints_as_of_closed_chains() -> None:
     regressor = np.einsum("ja,kjp->kap", motion, log.regressor.reshape(-1, 3, log.layout.size))
     torque = (log.torque.reshape(-1, 3) @ motion).ravel()
     found = estimate(
-        regressor.reshape(-1, log.layout.size), torque, log.layout, rows_per_sample=2, known=Known(log.nominal())
+        regressor.reshape(-1, log.layout.size), torque, log.layout, rows_per_sample=2, known=ArmPrior(log.nominal())
     )
     assert found.rms.shape == (2,)
     assert found.rms.max() < 1e-6

@@ -15,7 +15,7 @@ from rigid_arm import pinocchio_model
 from safe_sysid.cli import main
 from safe_sysid.dynamics.closed_chain import Mechanism
 from safe_sysid.identification.arm.estimates.friction import at_rest
-from safe_sysid.identification.arm.identify import ArmIdentification, Choices, identify_samples
+from safe_sysid.identification.arm.identify import ArmIdentification, ArmOptions, identify_samples
 from safe_sysid.identification.arm.logs.preparation import ArmData, prepare
 from safe_sysid.identification.arm.wrong_columns import common_scale
 from safe_sysid.identification.equations.measurements import Measurements
@@ -66,7 +66,7 @@ def recorded(seed: int = 0, coupled: bool = False, behind: float | None = None) 
 def identified(log: Measurements, link_side: bool = False) -> tuple[ArmIdentification, ArmData]:
     mechanism = Mechanism.of_robot(MODEL)
     samples, held_out = prepare([log], mechanism.actuated_names).split()
-    return identify_samples(mechanism, samples, held_out, Choices(link_side=link_side)), held_out
+    return identify_samples(mechanism, samples, held_out, ArmOptions(link_side=link_side)), held_out
 
 
 def test_a_sensor_on_the_link_side_leaves_friction_and_rotors_as_declared() -> None:

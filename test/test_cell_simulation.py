@@ -22,7 +22,7 @@ from safe_sysid.studies.experiments.cell.dumbbells import draw_arm, in_hand
 from safe_sysid.studies.experiments.cell.settling import BodyState, Settling
 from safe_sysid.studies.experiments.cell.simulation import CellSimulation, GraspError
 from safe_sysid.studies.experiments.choreography import run_workcell
-from safe_sysid.studies.experiments.interfaces import Cell, Driver, Phase
+from safe_sysid.studies.experiments.interfaces import Cell, Driver, DumbbellPhase
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_controller_that_knows_the_truth_succeeds(name: str, seed: int, mode: 
         assert placement.position_error < 2e-3  # a fifth of what is allowed
         assert placement.angle_error < 0.01
         assert placement.torque_ratio < 0.7
-    assert driver.phases == [Phase.LIFT, Phase.CARRY] * len(report.placements)
+    assert driver.phases == [DumbbellPhase.LIFT, DumbbellPhase.CARRY] * len(report.placements)
     if report.recording is not None:
         tracked = np.array(report.recording.reference)[:, 0] - np.array(report.recording.q)
         assert np.abs(tracked).max() < 5e-3
@@ -148,7 +148,7 @@ def test_what_is_let_go_in_motion_flies_on_with_the_hand_s_velocity() -> None:
 def test_a_touch_is_reported_with_who_where_when_and_how_deep(force: float) -> None:
     """Pushed down by 60 N the dumbbell stands on both rails of its rack; pulled up it leaves them."""
     cell = held()
-    cell.phase = Phase.LIFT
+    cell.phase = DumbbellPhase.LIFT
     q0, kin = cell.measurement.q, cell.model.kinematics
     rotation, origin = forward_kinematics(kin, q0)
     axes = np.einsum("jab,jb->ja", rotation, kin.axis)
@@ -161,8 +161,8 @@ def test_a_touch_is_reported_with_who_where_when_and_how_deep(force: float) -> N
     if force < 0.0:
         assert {c[:2] for c in cell.contacts()} == {("payload", "rack_near"), ("payload", "rack_far")}
         assert {(c.phase, c.one, c.two) for c in cell.touched()} == {
-            (Phase.LIFT, "payload", "rack_near"),
-            (Phase.LIFT, "payload", "rack_far"),
+            (DumbbellPhase.LIFT, "payload", "rack_near"),
+            (DumbbellPhase.LIFT, "payload", "rack_far"),
         }
         assert all(0.0 < c.depth < 5e-3 for c in cell.touched())
         assert -5e-3 < raised < 0.0

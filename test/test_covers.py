@@ -10,7 +10,7 @@ import pytest
 from scipy.spatial import ConvexHull
 
 from safe_sysid.robot.shapes import covers
-from safe_sysid.robot.shapes.capsules import Piece, cover_mesh, find_cover, holds_mesh
+from safe_sysid.robot.shapes.capsules import CoverPiece, cover_mesh, find_cover, holds_mesh
 from safe_sysid.robot.shapes.covers import cache_directory, remembered_cover
 
 
@@ -42,10 +42,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "covers"
 
 
-FOUND: dict[bytes, list[Piece]] = {}
+FOUND: dict[bytes, list[CoverPiece]] = {}
 
 
-def search(vertices: np.ndarray, triangles: np.ndarray) -> list[Piece]:
+def search(vertices: np.ndarray, triangles: np.ndarray) -> list[CoverPiece]:
     """Finds the same as before, without its cost."""
     key = vertices.tobytes()
     FOUND[key] = FOUND.get(key) or find_cover(vertices, triangles)
@@ -134,7 +134,7 @@ def test_two_hulls_that_hold_every_vertex_may_miss_the_surface() -> None:
     triangles = np.array([[0, 1, 2]])
     balls = [(vertices[:1], 0.1), (vertices[1:2], 0.1)]
     cuts = [np.array([-1.0, 0.0, 0.0, -0.5]), np.array([1.0, 0.0, 0.0, 0.5])]
-    pieces = [Piece(points, radius, cut) for (points, radius), cut in zip(balls, cuts, strict=True)]
+    pieces = [CoverPiece(points, radius, cut) for (points, radius), cut in zip(balls, cuts, strict=True)]
     assert not holds_mesh(pieces, vertices, triangles)
     assert holds_mesh([piece._replace(radius=0.51) for piece in pieces], vertices, triangles)
     assert not holds_mesh([piece._replace(cut=None) for piece in pieces], vertices, triangles)

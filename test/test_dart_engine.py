@@ -10,7 +10,7 @@ import pytest
 from simulation_support import random_arm
 from test_simulation_world import box_at, one_joint_arm
 
-from safe_sysid.apps.arm.tube import Margins, measure_tube
+from safe_sysid.apps.arm.tube import TubeMargins, measure_tube
 from safe_sysid.control.tube import measured_tube
 from safe_sysid.demo.measured_arm import heaviest_payload, record_motions
 from safe_sysid.dynamics import dynamics_of
@@ -133,7 +133,7 @@ def driven() -> tuple[RobotModel, GazeboServoArm, list]:
 def test_the_packaged_tube_is_no_tighter_than_what_is_measured(driven: tuple) -> None:
     """By the heaviest payload alone: DART's servos reach their velocities whatever they carry."""
     model, _, (heavy, _) = driven
-    measured, declared = measure_tube(model, [heavy], [heavy], 5.2, Margins()), measured_tube(model)
+    measured, declared = measure_tube(model, [heavy], [heavy], 5.2, TubeMargins()), measured_tube(model)
     for key, bound in (
         ("position", declared.e_bound),
         ("velocity", declared.de_bound),

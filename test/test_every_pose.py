@@ -9,7 +9,7 @@ import pytest
 
 from safe_sysid.control.gains.design import design_gains
 from safe_sysid.planning.certification.certificate import start_check
-from safe_sysid.planning.distances.pair_distances import SIGHT, PairDistances
+from safe_sysid.planning.distances.pair_distances import SEARCH_DISTANCE, PairDistances
 from safe_sysid.reachability.cells import TrackingSet, time_cells
 from safe_sysid.reachability.clearance import enclose_clearance
 from safe_sysid.reachability.every_pose import bounds_at_every_pose, joint_between
@@ -43,7 +43,7 @@ def test_no_pose_is_nearer_and_some_pose_is_as_near(robot: str) -> None:
         if joint >= 0:
             turn[:, joint] = np.linspace(-np.pi, np.pi, len(turn))
         smallest = float(distances.at(turn, False)[0][:, column].min())
-        assert min(bounds[pair], SIGHT) <= min(smallest, float(random[:, column].min())) + 1e-7
+        assert min(bounds[pair], SEARCH_DISTANCE) <= min(smallest, float(random[:, column].min())) + 1e-7
         if 0.0 < smallest < 0.09:  # farther ones are left to bounding spheres
             assert bounds[pair] >= smallest - 2e-5
 

@@ -10,7 +10,7 @@ from workcell_support import Perfect, gen3, simulation, workcell
 
 from safe_sysid.planning.task.inverse_kinematics import tool_pose
 from safe_sysid.studies.experiments.choreography import run_workcell, way_back
-from safe_sysid.studies.experiments.interfaces import Contact, Identification, Phase, Placement
+from safe_sysid.studies.experiments.interfaces import Contact, DumbbellPhase, Identification, Placement
 from safe_sysid.studies.experiments.judge import intended, judge
 
 
@@ -31,7 +31,7 @@ class Biased(Perfect):
         self.shift, self.begun = shift, None
 
     def motion(self, phase, trajectory, start_time) -> str:
-        self.begun = start_time if phase is Phase.CARRY else None
+        self.begun = start_time if phase is DumbbellPhase.CARRY else None
         return super().motion(phase, trajectory, start_time)
 
     def wanted(self, reference):
@@ -70,7 +70,7 @@ def test_what_is_just_inside_the_tolerance_passes_and_just_outside_fails(
 class Spike(Perfect):
     """One torque command of 91 N m at joint 2, for one tick of a phase."""
 
-    def __init__(self, phase: Phase) -> None:
+    def __init__(self, phase: DumbbellPhase) -> None:
         super().__init__()
         self.when, self.done = phase, False
 
@@ -81,8 +81,8 @@ class Spike(Perfect):
         return torque
 
 
-@pytest.mark.parametrize("phase", [Phase.LIFT, Phase.CARRY])
-def test_one_tick_of_saturation_is_seen(phase: Phase) -> None:
+@pytest.mark.parametrize("phase", [DumbbellPhase.LIFT, DumbbellPhase.CARRY])
+def test_one_tick_of_saturation_is_seen(phase: DumbbellPhase) -> None:
     placement = run(Spike(phase))
     assert not placement.success
     assert placement.reason == "torque of joint_2 91.0 N m: expected at most 90.0"
@@ -116,26 +116,26 @@ def test_what_stands_in_the_way_is_hit_and_named() -> None:
 @pytest.mark.parametrize(
     ("phase", "one", "two", "fine"),
     [
-        (Phase.GRASP, "payload", "rack_near", True),
-        (Phase.LIFT, "payload", "rack_far", True),
-        (Phase.LIFT, "payload", "table", False),
-        (Phase.LIFT, "forearm_link", "rack_near", False),
-        (Phase.LIFT, "payload", "7lb", False),
-        (Phase.IDENTIFY, "payload", "rack_near", False),
-        (Phase.CARRY, "payload", "platform_left", False),
-        (Phase.HOLD, "payload", "4lb", False),
-        (Phase.RETRACT, "robotiq_85_base_link:1", "5lb", False),
+        (DumbbellPhase.GRASP, "payload", "rack_near", True),
+        (DumbbellPhase.LIFT, "payload", "rack_far", True),
+        (DumbbellPhase.LIFT, "payload", "table", False),
+        (DumbbellPhase.LIFT, "forearm_link", "rack_near", False),
+        (DumbbellPhase.LIFT, "payload", "7lb", False),
+        (DumbbellPhase.IDENTIFY, "payload", "rack_near", False),
+        (DumbbellPhase.CARRY, "payload", "platform_left", False),
+        (DumbbellPhase.HOLD, "payload", "4lb", False),
+        (DumbbellPhase.RETRACT, "robotiq_85_base_link:1", "5lb", False),
     ],
 )
 def test_only_the_rack_may_be_touched_and_only_until_the_lift_is_over(
-    phase: Phase, one: str, two: str, fine: bool
+    phase: DumbbellPhase, one: str, two: str, fine: bool
 ) -> None:
     assert intended(workcell("a"), Contact(0.0, phase, one, two, 1e-4)) is fine
 
 
 class Refusing(Perfect):
     def motion(self, phase, trajectory, start_time) -> str:
-        return "not certified" if phase is Phase.CARRY else ""
+        return "not certified" if phase is DumbbellPhase.CARRY else ""
 
 
 class Undecided(Perfect):
@@ -190,7 +190,7 @@ def test_after_an_identification_that_ended_elsewhere_the_arm_returns() -> None:
     driver = Wanderer()
     placement = run(driver)
     assert placement.success, placement.reason
-    assert driver.phases == [Phase.LIFT, Phase.RETURN, Phase.CARRY]
+    assert driver.phases == [DumbbellPhase.LIFT, DumbbellPhase.RETURN, DumbbellPhase.CARRY]
     assert placement.identification == {"moved": True}
 
 

@@ -71,7 +71,7 @@ def test_perturbed_arms_are_real_and_5_to_30_percent_off() -> None:
 
 @pytest.mark.slow
 def test_identified_parameters_win_table_one_and_three_of_an_arm() -> None:
-    study = trial.Study(0, "four_joint_arm")
+    study = trial.SimulatedArm(0, "four_joint_arm")
     ours = trial.torque_rms(study, study.identified)
     theirs = trial.torque_rms(study, study.mechanism.theta_nominal)
     floor = trial.torque_rms(study, study.truth)

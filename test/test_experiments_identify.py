@@ -11,14 +11,14 @@ from experiment_support import FreeCell
 from safe_sysid.control.gains.design import design_gains
 from safe_sysid.control.laws import make_law
 from safe_sysid.studies.experiments.identify_phase import (
-    Tap,
+    RecordingCell,
     chain,
     follow,
     identify_from,
     plan_and_identify,
     rehearsed_plans,
 )
-from safe_sysid.studies.experiments.methods import METHODS, knowledge_before
+from safe_sysid.studies.experiments.methods import METHODS, model_before
 from safe_sysid.trajectories.plan import Plan
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
@@ -60,8 +60,8 @@ def test_a_chain_is_each_plan_until_the_next_takes_over_and_never_jumps(origin):
 
 def test_following_leaves_the_arm_at_the_references_end_and_takes_as_long_as_it(model, ready):
     cell = FreeCell(model, "4lb", 2, ready)
-    tap = Tap(cell)
-    known = knowledge_before(METHODS["conservative"], model)
+    tap = RecordingCell(cell)
+    known = model_before(METHODS["conservative"], model)
     law = make_law("robust", model, design_gains(model, lockstep=True))
     there = QuinticTrajectory.to_rest(np.stack([ready, 0 * ready, 0 * ready]), ready + 0.1, 1.2)
     rest = follow(tap, law, known, there.state, 1.2)
@@ -73,7 +73,7 @@ def test_following_leaves_the_arm_at_the_references_end_and_takes_as_long_as_it(
 
 def test_sampling_is_told_of_every_measurement(model, ready):
     cell, seen = FreeCell(model, "4lb", 2, ready), []
-    tap = Tap(cell, seen.append)
+    tap = RecordingCell(cell, seen.append)
     for _ in range(5):
         tap.step(None)
     assert seen == [m.stamp for m in tap.log]
@@ -86,7 +86,7 @@ def learned(model, ready):
     out = {}
     for random in (False, True):
         cell = FreeCell(model, "6lb", 5, ready)
-        tap = Tap(cell)
+        tap = RecordingCell(cell)
         out[random] = cell, tap, plan_and_identify(model, tap, ready, 7, random, plans=1)
     return out
 
@@ -136,7 +136,7 @@ def test_the_rehearsed_plans_are_those_of_algorithm_two(model, ready, learned):
 
 def test_an_arm_that_moves_is_refused_with_the_reason(model, ready):
     cell = FreeCell(model, "4lb", 2, ready)
-    tap = Tap(cell)
+    tap = RecordingCell(cell)
     tap.measurement = tap.measurement._replace(qd=np.full(model.n, 0.5))
     found = plan_and_identify(model, tap, ready, 0)
     assert found.failure.startswith("identification: start refused")
@@ -144,19 +144,19 @@ def test_an_arm_that_moves_is_refused_with_the_reason(model, ready):
 
 
 def test_identifying_from_nothing_says_so(model, ready):
-    found = identify_from(model, Tap(FreeCell(model, "4lb", 2, ready)), ready)
+    found = identify_from(model, RecordingCell(FreeCell(model, "4lb", 2, ready)), ready)
     assert found.failure == "identification: no data"
 
 
 def test_data_of_any_motion_bound_the_payload(model, ready):
     """As for the Fourier series: tracked by a PID, identified afterwards, in batches that need not come out even."""
     cell = FreeCell(model, "5lb", 4, ready)
-    tap = Tap(cell)
+    tap = RecordingCell(cell)
     law = make_law("gravity_pid", model, design_gains(model, lockstep=True))
     law.reset(cell.time, cell.measurement.q, cell.measurement.qd)
     start = np.stack([ready, 0 * ready, 0 * ready])
     there = QuinticTrajectory.to_rest(start, ready + 0.3 * np.array([1, -1, 1, 1, -1, 1, 1.0]), 2.0)
-    rest = follow(tap, law, knowledge_before(METHODS["grav-pid-excit"], model), there.state, 2.0)
+    rest = follow(tap, law, model_before(METHODS["grav-pid-excit"], model), there.state, 2.0)
     found = identify_from(model, tap, rest)
     assert found.failure == ""
     assert found.box.contains(cell.truth)

@@ -13,7 +13,7 @@ from safe_sysid.simulation.arms import hand_box
 from safe_sysid.studies.experiments import drivers
 from safe_sysid.studies.experiments.drivers import UNTIL_IDENTIFIED, MethodDriver
 from safe_sysid.studies.experiments.identify_phase import LearnedPayload
-from safe_sysid.studies.experiments.interfaces import Driver, Phase
+from safe_sysid.studies.experiments.interfaces import Driver, DumbbellPhase
 from safe_sysid.studies.experiments.methods import (
     METHODS,
     Excitation,
@@ -22,7 +22,7 @@ from safe_sysid.studies.experiments.methods import (
     choose,
     empty_hand,
     identified,
-    knowledge_before,
+    model_before,
     table_one,
 )
 from safe_sysid.studies.experiments.results.paper import (
@@ -113,7 +113,7 @@ def test_unknown_names_are_refused_with_those_there_are(names):
 def test_what_a_law_is_told_is_inside_the_prior_and_nominal_inside_what_it_is_told(model):
     prior = model.arm_prior
     for method in METHODS.values():
-        known = knowledge_before(method, model)
+        known = model_before(method, model)
         low, high = known.mid - known.rad, known.mid + known.rad
         slack = 1e-12 * (1.0 + np.abs(known.mid))
         assert np.all(low <= known.nominal + slack), method.name
@@ -123,19 +123,19 @@ def test_what_a_law_is_told_is_inside_the_prior_and_nominal_inside_what_it_is_to
 
 
 def test_zero_percent_means_no_uncertainty_of_anything(model):
-    known = knowledge_before(METHODS["wrong"], model)
+    known = model_before(METHODS["wrong"], model)
     assert not np.any(known.rad)
     hand = model.arm_prior.layout.payload
     assert np.array_equal(known.nominal[hand], model.theta_nominal[hand])
 
 
 def test_conservative_is_told_the_whole_prior_and_no_method_begins_with_a_payload_identified(model):
-    known, prior = knowledge_before(METHODS["conservative"], model), model.arm_prior
+    known, prior = model_before(METHODS["conservative"], model), model.arm_prior
     assert np.array_equal(known.rad, prior.rad)
     for name in ("ours", "random", "grav-pid-ours"):
-        assert np.array_equal(knowledge_before(METHODS[name], model).rad, prior.rad)
+        assert np.array_equal(model_before(METHODS[name], model).rad, prior.rad)
     for name in ("adap-1", "adap-2-excit", "grav-pid-excit"):
-        nominal = knowledge_before(METHODS[name], model).nominal[prior.layout.payload]
+        nominal = model_before(METHODS[name], model).nominal[prior.layout.payload]
         assert np.allclose(nominal, NOMINAL_TABLE_ONE)
 
 
@@ -239,7 +239,7 @@ def test_gains_are_made_for_the_motion_and_the_proof_is_told(model, ready):
     driver = driver_of("conservative", model)
     driver.begin(task_at(ready, motion_about(ready)), cell)
     slow = motion_about(ready, 0.05, 4.0)
-    run_phase(driver, cell, Phase.CARRY, slow)
+    run_phase(driver, cell, DumbbellPhase.CARRY, slow)
     told = driver.notes["4lb"]
     assert told["gains"] == "for the motion"
     assert told["certified"] == all(margin >= 0.0 for margin in told["margins"].values())

@@ -15,7 +15,7 @@ from safe_sysid.robot.loading import load_robot
 from safe_sysid.studies.campaign.results import CampaignError
 from safe_sysid.studies.experiments.conditions import run_motion
 from safe_sysid.studies.experiments.correlation import DRAWS, TABLE_FOUR, Correlations, motion_conditions
-from safe_sysid.studies.experiments.interfaces import Contact, Phase, Placement
+from safe_sysid.studies.experiments.interfaces import Contact, DumbbellPhase, Placement
 from safe_sysid.studies.experiments.methods import ExperimentError
 from safe_sysid.studies.experiments.results import tables
 from safe_sysid.studies.experiments.results.figures import draw
@@ -176,7 +176,7 @@ def judged(**given):
 
 
 def test_the_word_for_a_failure_is_what_weighs_most():
-    touch = Contact(1.0, Phase.CARRY, "payload", "obstacle", 1e-3)
+    touch = Contact(1.0, DumbbellPhase.CARRY, "payload", "obstacle", 1e-3)
     assert category(judged(contacts=(touch,), torque_ratio=2.0)) == "collision"
     assert category(judged(torque_ratio=1.01, reason="4lb is 12.0 mm off its place")) == "saturation"
     assert category(judged(reason="4lb is 12.0 mm off its place: expected at most 10.0")) == "placement"

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from rigid_arm import pinocchio_model
 
 from safe_sysid.errors import PlanError
-from safe_sysid.planning.distances.pair_distances import SIGHT, PairDistances
+from safe_sysid.planning.distances.pair_distances import SEARCH_DISTANCE, PairDistances
 from safe_sysid.planning.motions.fast_motion import (
     FastMotion,
-    MotionKeep,
+    LimitDistances,
     MotionLimits,
     MotionRefusedError,
     check_motion,
@@ -78,7 +78,7 @@ def verified_distances(model: RobotModel, scene: Scene, trajectory: QuinticTraje
 
 
 def check_independently(
-    model: RobotModel, theta: np.ndarray, scene: Scene, motion: FastMotion, limits: MotionLimits, keep: MotionKeep
+    model: RobotModel, theta: np.ndarray, scene: Scene, motion: FastMotion, limits: MotionLimits, keep: LimitDistances
 ) -> None:
     """Everything that is kept, by code that the search does not use."""
     trajectory = motion.trajectory
@@ -186,18 +186,18 @@ def test_distances_are_those_of_the_hulls_with_exact_slopes(seed: int) -> None:
                 j = body.joint
                 hulls.append(body.points if j < 0 else body.points @ r[k, j].T + p[k, j])
             true = hull_distance(*hulls) - sum(shapes[name].radius for name in names)
-            if true < SIGHT - 1e-4 and hull_distance(*hulls) > 1e-3:
+            if true < SEARCH_DISTANCE - 1e-4 and hull_distance(*hulls) > 1e-3:
                 # Flat hulls are a tenth of a millimetre thicker on either side.
                 assert true - 2.1e-4 <= found[k, c] <= true + 1e-5
                 flat = any(len(shapes[name].points) == 4 for name in names)
                 assert flat or found[k, c] >= true - 1e-5
-            elif true > SIGHT + 1e-4:
-                assert found[k, c] == SIGHT
+            elif true > SEARCH_DISTANCE + 1e-4:
+                assert found[k, c] == SEARCH_DISTANCE
                 assert not np.any(slopes[k, c])
     for j in range(3):
         ahead, behind = (pairs.at(q + sign * step * np.eye(3)[j], want_slopes=False)[0] for sign in (1.0, -1.0))
         forward, backward = (ahead - found) / step, (found - behind) / step
-        near = (found > 1e-3) & (np.maximum(ahead, behind) < SIGHT - 1e-3)
+        near = (found > 1e-3) & (np.maximum(ahead, behind) < SEARCH_DISTANCE - 1e-3)
         # coal's own tolerance of 1e-6 m over the step; nearest features that change bend the distance.
         low, high = np.minimum(forward, backward) - 0.2, np.maximum(forward, backward) + 0.2
         assert np.all((slopes[..., j] >= low) & (slopes[..., j] <= high) | ~near)
@@ -216,7 +216,7 @@ def test_rows_have_the_slopes_that_they_say(seed: int) -> None:
     family = KnotFamily(rng.normal(size=3), rng.normal(size=3), np.array([0.7, 0.9]))
     pairs = PairDistances(model, scene)
     at = evenly(family.duration, 5.0)
-    rows = MotionRows(model, theta, pairs, family, limits, MotionKeep(clearance=0.1, opening=0.3), at, at[::2], 0.1)
+    rows = MotionRows(model, theta, pairs, family, limits, LimitDistances(clearance=0.1, opening=0.3), at, at[::2], 0.1)
     x, step = rng.normal(size=3 * family.free), 1e-5
     values, jacobian = rows.values_and_jacobian(x)
     assert values == pytest.approx(rows.values(x), abs=1e-12)
@@ -231,7 +231,7 @@ def test_rows_have_the_slopes_that_they_say(seed: int) -> None:
     agree = np.abs(jacobian - 0.5 * (forward + backward))[smooth] <= 0.3 + 0.1 * np.abs(jacobian[smooth])
     assert agree.mean() > 0.9 if agree.size else True
     # What is asked for grows away from the ends: alone, because there coal's tolerance cancels.
-    wide = dataclasses.replace(rows, keep=MotionKeep(clearance=0.14, self_clearance=0.14, opening=0.06))
+    wide = dataclasses.replace(rows, keep=LimitDistances(clearance=0.14, self_clearance=0.14, opening=0.06))
     narrow = dataclasses.replace(wide, keep=dataclasses.replace(wide.keep, opening=0.0))
     slope = wide.values_and_jacobian(x)[1] - narrow.values_and_jacobian(x)[1]
     found = [
@@ -254,7 +254,7 @@ def test_rows_are_the_margins_that_other_code_finds(seed: int) -> None:
     limits = MotionLimits(
         np.full(3, -3.0), rng.uniform(2.0, 4.0, 3), rng.uniform(1, 3, 3), rng.uniform(3, 9, 3), rng.uniform(10, 99, 3)
     )
-    keep = MotionKeep(0.07, 0.11, 0.13, 0.17, 0.06, 0.03, 0.2)
+    keep = LimitDistances(0.07, 0.11, 0.13, 0.17, 0.06, 0.03, 0.2)
     scene = Scene("random", random_obstacles(rng))
     family, pairs = (
         KnotFamily(rng.normal(size=3), rng.normal(size=3), np.array([0.7, 0.9])),
@@ -281,7 +281,7 @@ def test_rows_are_the_margins_that_other_code_finds(seed: int) -> None:
         mine = pairs.is_self == own
         away = [np.linalg.norm(q - end, axis=1)[:, None] for end in (family.start, family.goal)]
         asked = np.minimum(wanted, np.minimum(ends[0] + 0.2 * away[0], ends[1] + 0.2 * away[1])[:, mine])
-        value = np.where(near[:, mine] >= SIGHT, 5.0, 10.0 * (near[:, mine] - asked))
+        value = np.where(near[:, mine] >= SEARCH_DISTANCE, 5.0, 10.0 * (near[:, mine] - asked))
         assert parts[name] == pytest.approx(value, abs=2e-4), name
     flat = np.concatenate([part.ravel() for part in parts.values()])
     assert rows.values(x.ravel()) == pytest.approx(flat - 0.01, abs=1e-12)
@@ -303,7 +303,7 @@ def test_without_anything_in_the_way_it_is_the_motion_of_least_jerk(arm: tuple[R
     limits = MotionLimits.of(model, torque=TORQUE)
     motion = fast_motion(model, theta, Scene("open"), LOW - SIDE, LOW + SIDE, limits=limits, starts=1)
     assert motion.jerk == pytest.approx(720.0 * 1.6**2 / 2.0**5, rel=1e-3)
-    check_independently(model, theta, Scene("open"), motion, limits, MotionKeep())
+    check_independently(model, theta, Scene("open"), motion, limits, LimitDistances())
     assert np.array_equal(motion.trajectory.knots[0, 0], LOW - SIDE)
     assert np.array_equal(motion.trajectory.knots[-1, 0], LOW + SIDE)
 
@@ -311,7 +311,7 @@ def test_without_anything_in_the_way_it_is_the_motion_of_least_jerk(arm: tuple[R
 @pytest.mark.parametrize("height", [0.2, 0.5])
 def test_it_goes_around_an_obstacle(arm: tuple[RobotModel, np.ndarray], height: float) -> None:
     model, theta = arm
-    limits, keep = MotionLimits.of(model, torque=TORQUE), MotionKeep(clearance=0.03)
+    limits, keep = MotionLimits.of(model, torque=TORQUE), LimitDistances(clearance=0.03)
     scene, straight = (
         post(height),
         QuinticTrajectory.to_rest(np.stack([LOW - SIDE, 0 * LOW, 0 * LOW]), LOW + SIDE, 2.0),
@@ -330,7 +330,7 @@ def test_less_torque_costs_jerk_until_it_is_refused(arm: tuple[RobotModel, np.nd
     for limit in (60.0, 32.0):
         limits = MotionLimits.of(model, torque=[limit, *TORQUE[1:]], velocity=2.0)
         motion = fast_motion(model, theta, Scene("open"), LOW - far, LOW + far, limits=limits, starts=1)
-        check_independently(model, theta, Scene("open"), motion, limits, MotionKeep())
+        check_independently(model, theta, Scene("open"), motion, limits, LimitDistances())
         assert motion.jerk > last + 1e-3
         last = motion.jerk
     slow = MotionLimits.of(model, torque=TORQUE, velocity=[0.9, *(3.0,) * 6])
@@ -350,7 +350,7 @@ def test_near_its_goal_it_may_be_as_near_as_the_goal_is(arm: tuple[RobotModel, n
     )
     own = check_motion(model, theta, scene, QuinticTrajectory.hold(goal))["clearance"]
     assert own.value == pytest.approx(0.008, abs=1e-4)
-    limits, keep = MotionLimits.of(model, torque=TORQUE), MotionKeep(clearance=0.04, opening=0.2)
+    limits, keep = MotionLimits.of(model, torque=TORQUE), LimitDistances(clearance=0.04, opening=0.2)
     motion = fast_motion(model, theta, scene, LOW - SIDE, goal, limits=limits, keep=keep, starts=1)
     assert motion.kept["clearance"].value >= own.value - 1e-4
     pairs = PairDistances(model, scene)
@@ -386,7 +386,7 @@ def test_bad_ends_are_named(arm: tuple[RobotModel, np.ndarray]) -> None:
     with pytest.raises(PlanError, match="torque"):
         MotionLimits.of(model, torque=[90.0] * 6 + [np.nan])
     with pytest.raises(PlanError, match="clearance"):
-        MotionKeep(clearance=1.0)
+        LimitDistances(clearance=1.0)
 
 
 def test_the_same_seed_gives_the_same_motion() -> None:
@@ -419,7 +419,7 @@ def test_on_any_arm_it_keeps_everything_or_refuses(seed: int) -> None:
         np.full(2, -2.0), np.full(2, 2.0), rng.uniform(1.0, 4.0, 2), np.full(2, np.inf),
         1.2 * still.max(axis=0) + inertia * rng.uniform(2.0, 12.0) + 5.0,
     )  # fmt: skip
-    keep = MotionKeep(clearance=0.01, self_clearance=0.005)
+    keep = LimitDistances(clearance=0.01, self_clearance=0.005)
     try:
         motion = fast_motion(model, theta, scene, start, goal, (0.6, 0.5), limits, keep, seed=seed % 99, starts=2)
     except MotionRefusedError as error:

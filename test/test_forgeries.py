@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from safe_sysid.apps.verify.published import TOLD
-from safe_sysid.apps.verify.verification import Answer
+from safe_sysid.apps.verify.verification import VerifyStatus
 from safe_sysid.studies.campaign.cases.case import build_case
 from safe_sysid.studies.forgeries import trial as summary
 from safe_sysid.studies.forgeries.directory import SMALL, answer_to, honest_run, left_by, log_of, trusting
@@ -50,7 +50,7 @@ def test_every_field_of_a_result_is_recomputed_or_said_to_be_told(tmp_path: Path
         path.write_text(json.dumps(forged))
         answer, text = answer_to(folder, run.verification)
         told = any(pattern == name or pattern.startswith((f"{name}.", f"{name}[")) for name in TOLD)
-        assert told or answer is not Answer.PASS, f"{pattern}: {text}"
+        assert told or answer is not VerifyStatus.PASS, f"{pattern}: {text}"
     assert {"payload.lower[]", "log.sha256", "parameters[].unit", "frame", "method", "updates[].time_s"} <= seen
 
 
@@ -104,7 +104,7 @@ def test_a_truthful_change_of_files_passes(tmp_path: Path) -> None:
     content["seconds"]["identify"] = 1e3
     content["message"] = "another one"
     path.write_text(json.dumps(content))
-    assert answer_to(folder, run.verification)[0] is Answer.PASS
+    assert answer_to(folder, run.verification)[0] is VerifyStatus.PASS
 
 
 def test_a_withdrawal_says_why_and_outlives_a_restart(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_withdrawal_says_why_and_outlives_a_restart(tmp_path: Path) -> None:
     assert not (folder / "bounds.yaml").exists()
     assert (folder / "log.npz").is_file(), "what contradicts is kept"
     answer, text = answer_to(folder, trusting(model))
-    assert answer is Answer.FAIL
+    assert answer is VerifyStatus.FAIL
     assert "were withdrawn" in text
 
 

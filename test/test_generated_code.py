@@ -15,7 +15,7 @@ from safe_sysid.cli import main
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.generated import files, making
 from safe_sysid.dynamics.generated.backend import drawn_parameters
-from safe_sysid.dynamics.generated.c_code import Value
+from safe_sysid.dynamics.generated.c_code import GraphValue
 from safe_sysid.dynamics.generated.chain import dh_kinematics
 from safe_sysid.dynamics.generated.choice import candidates
 from safe_sysid.dynamics.generated.derive import derive
@@ -42,7 +42,7 @@ def evaluate(graph, values, inputs):
         else:
             a, b = known[key[1]], known[key[2]]
             known.append({"+": a + b, "-": a - b, "*": a * b, "/": a / b if key[0] == "/" else 0.0}[key[0]])
-    return np.array([v.sign * known[v.index] if isinstance(v, Value) else v for v in values])
+    return np.array([v.sign * known[v.index] if isinstance(v, GraphValue) else v for v in values])
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -77,7 +77,7 @@ def test_pseudo_symbolic_code_is_the_recursion_of_pinocchio(seed):
 )
 def test_common_factors_take_a_fraction_of_the_papers_operations(name, multiplications, additions, share):
     arm = FactoredArm(derive(PSDM_ARMS[name].kinematics()))
-    count = arm.graph.count([v for v in arm.torque(arm.qd, arm.qdd) if isinstance(v, Value)])
+    count = arm.graph.count([v for v in arm.torque(arm.qd, arm.qdd) if isinstance(v, GraphValue)])
     assert count.multiplications * share <= multiplications
     assert count.additions * share <= additions
 

@@ -11,19 +11,31 @@ import numpy as np
 import pytest
 
 from safe_sysid.errors import ConfigError
-from safe_sysid.learning.neural.dataset import INDEX, Dataset, Entry, Motion, read_dataset, write_index, write_motion
+from safe_sysid.learning.neural.dataset import (
+    INDEX,
+    Dataset,
+    DatasetEntry,
+    MeasuredMotion,
+    read_dataset,
+    write_index,
+    write_motion,
+)
 
 NAMES = ("a", "b")
 
 
-def a_motion(samples: int = 20, **changes: Any) -> Motion:
+def a_motion(samples: int = 20, **changes: Any) -> MeasuredMotion:
     rng = np.random.default_rng(1)
     arrays = {name: rng.normal(size=(samples, 2)) for name in ("q", "qd", "qdd", "tau")}
-    return Motion(**{"stamp": np.arange(samples) / 100.0, **arrays, **changes})
+    return MeasuredMotion(**{"stamp": np.arange(samples) / 100.0, **arrays, **changes})
 
 
 def a_dataset(folder: Path) -> Dataset:
-    entries = [Entry("0.npz", "slow", "train"), Entry("1.npz", "fast", "validation"), Entry("2.npz", "fast", "test")]
+    entries = [
+        DatasetEntry("0.npz", "slow", "train"),
+        DatasetEntry("1.npz", "fast", "validation"),
+        DatasetEntry("2.npz", "fast", "test"),
+    ]
     for entry in entries:
         write_motion(folder / entry.file, a_motion())
     return write_index(folder, "two_links", NAMES, 100.0, 1.0, entries)

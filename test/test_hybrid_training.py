@@ -17,7 +17,7 @@ from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.recursion import RecursiveDynamics
 from safe_sysid.errors import ConfigError, ParameterError
-from safe_sysid.learning.neural.dataset import Dataset, Entry, Motion, write_index, write_motion
+from safe_sysid.learning.neural.dataset import Dataset, DatasetEntry, MeasuredMotion, write_index, write_motion
 from safe_sysid.learning.neural.models import MODELS, TRANSITION
 from safe_sysid.learning.neural.scaling import network_inputs, scaling_of
 from safe_sysid.learning.neural.stepping import SteppingModel
@@ -37,7 +37,7 @@ def model() -> RobotModel:
     return load_robot("three_joint")
 
 
-def a_motion(model: RobotModel, seed: int, seconds: float, hysteresis: float) -> Motion:
+def a_motion(model: RobotModel, seed: int, seconds: float, hysteresis: float) -> MeasuredMotion:
     """Sines, and torques with friction that remembers where it came from."""
     n, rng = model.n, np.random.default_rng(seed)
     stamp = np.arange(round(seconds * RATE)) / RATE
@@ -52,7 +52,7 @@ def a_motion(model: RobotModel, seed: int, seconds: float, hysteresis: float) ->
     for k in range(len(stamp)):
         bent = bent + (qd[k] - 20.0 * np.abs(qd[k]) * bent) / RATE
         bristle[k] = bent
-    return Motion(stamp, q, qd, qdd, tau + hysteresis * bristle)
+    return MeasuredMotion(stamp, q, qd, qdd, tau + hysteresis * bristle)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def make(model: RobotModel, tmp_path_factory: pytest.TempPathFactory) -> Callabl
         folder, entries = tmp_path_factory.mktemp("data"), []
         for k, split in enumerate(["train", "train", "train", "validation", "test"]):
             write_motion(folder / f"{k}.npz", a_motion(model, k, seconds, hysteresis))
-            entries.append(Entry(f"{k}.npz", "fast", split))
+            entries.append(DatasetEntry(f"{k}.npz", "fast", split))
         return write_index(folder, model.name, model.joint_names, RATE, 1.0, entries)
 
     return made

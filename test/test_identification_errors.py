@@ -12,7 +12,7 @@ from identification_reference import reference_row
 from safe_sysid.errors import ConfigError, ParameterError
 from safe_sysid.identification.equations import momentum
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
-from safe_sysid.identification.equations.measurements import Measurements, Run
+from safe_sysid.identification.equations.measurements import Measurements, SampleRun
 from safe_sysid.identification.equations.momentum import MomentumRows, RowSource
 from safe_sysid.identification.equations.row_errors import ERROR_CAUSES
 from safe_sysid.identification.equations.stream import MomentumStream, default_ramp, default_windows
@@ -54,7 +54,7 @@ def test_rows_and_slacks_are_what_the_formulas_say(name):
         q, qd = Wave(rng, n).state(t[:, None])[:2]
         effort = rng.normal(0, 3, (30, n))
         data = Measurements(t, q, qd, effort)
-        source = RowSource(kin, box, e, Run(data, False, 107), ramps=name != "link")
+        source = RowSource(kin, box, e, SampleRun(data, False, 107), ramps=name != "link")
         for ramp in (0.0,) if name == "link" else (0.0, 4e-3):
             windows = np.array([[3, 4], [2, 14], [5, 7], [9, 25]])
             rows = source.rows(windows, ramp)
@@ -159,7 +159,7 @@ def test_truth_satisfies_rows_of_sampled_torque(link, period):
                 largest = max(largest, np.abs(attack.ratios(e, signs, windows, ramp)).max())
             slow = attack.errors(torque_rate=0.02 * errors.torque_rate)
             without = max(without, np.abs(attack.ratios(slow, signs, windows, ramp)).max())
-        run = Run(attack.measure(errors, signs), False, 0)
+        run = SampleRun(attack.measure(errors, signs), False, 0)
         slack, sharp = (
             RowSource(attack.kin, attack.box, e, run, False).rows(WINDOWS, 0.0).slack for e in (errors, jerk)
         )
@@ -328,7 +328,7 @@ def test_rows_do_not_depend_on_how_the_log_is_fed():
 def test_windows_without_the_torque_beside_them_are_left_out():
     attack = Attack(0, 2, delay=1.5e-3)
     errors = attack.errors()
-    run = Run(attack.measure(errors, np.zeros((7, len(attack.t)))), False, 0)
+    run = SampleRun(attack.measure(errors, np.zeros((7, len(attack.t)))), False, 0)
     source = RowSource(attack.kin, attack.box, errors, run, False)
     assert source.rows(np.array([[0, 5]]), 0.0).rejected_delay == 1
     assert source.rows(np.array([[1, 5]]), 0.0).rejected_delay == 1
@@ -397,7 +397,7 @@ def test_mean_torque_of_a_link_side_sensor_has_no_slopes():
     """What a ramp weights within a step is not known of a mean; only a torque that is held is its mean everywhere."""
     attack = Attack(0, 2)
     errors = attack.errors(torque_source="link")
-    run = Run(attack.measure(errors, np.zeros((7, len(attack.t)))), False, 0)
+    run = SampleRun(attack.measure(errors, np.zeros((7, len(attack.t)))), False, 0)
     with pytest.raises(ParameterError, match="ramp"):
         RowSource(attack.kin, attack.box, errors, run, True).rows(WINDOWS[1:], 4e-3)
     assert default_ramp(0.1, dataclasses.replace(errors, velocity=np.full(2, 0.1))) == 0.0

@@ -14,7 +14,7 @@ from safe_sysid.identification.certificates.log_view import LogView
 from safe_sysid.identification.equations import held_torque
 from safe_sysid.identification.equations.linearisation import DERIVATIVES, derivative_bounds
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
-from safe_sysid.identification.equations.measurements import Measurements, Run
+from safe_sysid.identification.equations.measurements import Measurements, SampleRun
 from safe_sysid.identification.equations.momentum import RowSource, _limits
 from safe_sysid.identification.equations.step_states import step_states
 from safe_sysid.identification.equations.tied_positions import tied_positions
@@ -74,7 +74,7 @@ def test_what_a_step_leaves_of_its_integrals():
         data = Measurements([0.0, h], np.array([q0, q1]), np.array([v0, v1]), np.zeros((2, n)))
         # Nothing of what a held torque allows: these motions are of no arm.
         e = MeasurementErrors(n, "motor", 0.0, 0.0, 0.0, 0.0, bound, stamp=0.0, torque_jitter=1e-9)
-        source = RowSource(kin, box, e, Run(data, False, 0), ramps=True)
+        source = RowSource(kin, box, e, SampleRun(data, False, 0), ramps=True)
         errors, c, u = source._errors, source._steps.centre[0], source._steps.mean[0]
         at_mid = dynamics_of(kin).momentum_rate_regressor(c, u) @ theta
 
@@ -103,7 +103,7 @@ def test_position_errors_on_slopes_by_abel_summation():
         q = rng.uniform(-3, 3, n) + 0.02 * np.cumsum(rng.normal(size=(m + 1, n)), axis=0)
         data = Measurements(1e-3 * np.arange(m + 1), q, np.zeros_like(q), np.zeros_like(q))
         e = MeasurementErrors(n, "link", 0.0, 0.0, dq, 100.0, 1.0, stamp=0.0)
-        errors = RowSource(kin, box, e, Run(data, False, 0), ramps=True)._errors
+        errors = RowSource(kin, box, e, SampleRun(data, False, 0), ramps=True)._errors
         centre = 0.5 * (q[1:] + q[:-1])
         inertia = [
             np.stack([dynamics_of(kin).momentum_regressor(c, x) @ theta for x in np.eye(n)], axis=1) for c in centre
@@ -203,7 +203,7 @@ def test_no_held_torque_accelerates_an_arm_faster_than_its_equations_allow():
         largest = np.maximum(60.0, 1.5 * fastest)
         e = MeasurementErrors(n, "motor", noise + 1e-12, 0.0, 0.0, 0.0, largest, transition=0.02, stamp=0.0,
                               gravity_relative=heavier)  # fmt: skip
-        source = RowSource(kin, box, e, Run(log, False, 0), ramps=False)
+        source = RowSource(kin, box, e, SampleRun(log, False, 0), ramps=False)
         bound = source._steps.acceleration[0]
         assert np.all(fastest <= bound * (1.0 + slack))
         view = LogView(log, e, np.zeros(n, bool), 1.0 / np.diff(log.stamps)[0])
@@ -240,7 +240,7 @@ def test_a_part_of_the_acceleration_that_is_left_out_is_found(monkeypatch, forgo
         largest = np.maximum(60.0, 1.5 * fastest)
         e = MeasurementErrors(n, "motor", noise + 1e-12, 0.0, 0.0, 0.0, largest, transition=0.02, stamp=0.0,
                               gravity_relative=heavier)  # fmt: skip
-        source = RowSource(kin, box, e, Run(log, False, 0), ramps=False)
+        source = RowSource(kin, box, e, SampleRun(log, False, 0), ramps=False)
         broken += np.any(fastest > source._steps.acceleration[0] * (1.0 + 1e-9))
         ridden += np.any(np.abs(np.diff(log.q, axis=0) - source._steps.ride) > 1.01 * source._steps.ride_off)
     assert broken > 5
@@ -255,7 +255,7 @@ def test_where_a_torque_is_not_held_the_declared_acceleration_stays(unlike):
     more = {"torque_rate": 10.0} if "effort" in unlike else {}
     e = MeasurementErrors(3, **({"torque_source": "motor"} | unlike), torque_abs=0.1, torque_rel=0.0, position=0.0,
                           velocity=0.0, acceleration=60.0, stamp=0.0, **more)  # fmt: skip
-    source = RowSource(kin, box, e, Run(log, False, 0), ramps=False)
+    source = RowSource(kin, box, e, SampleRun(log, False, 0), ramps=False)
     assert np.all(source._steps.acceleration == 60.0)
     assert box_facts(kin, box, e, Unknowns(np.zeros(3))).held(kin, e) is None
 

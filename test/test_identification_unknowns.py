@@ -18,7 +18,7 @@ from safe_sysid.identification.certificates.files.arm import read_arm_certificat
 from safe_sysid.identification.certificates.files.update import CertificateError
 from safe_sysid.identification.certificates.row_check import LogBook, NamedLog
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
-from safe_sysid.identification.equations.measurements import Measurements, Run
+from safe_sysid.identification.equations.measurements import Measurements, SampleRun
 from safe_sysid.identification.equations.momentum import RowSource
 from safe_sysid.identification.equations.stream import MomentumStream, default_windows
 from safe_sysid.identification.identifier import Identifier, UpdateStatus
@@ -56,7 +56,7 @@ class Off:
         return dataclasses.replace(data, q=data.q - self.offset)
 
     def rows(self, e, signs, windows, ramp, unknowns):
-        run = Run(self.measure(e, signs), False, 3)
+        run = SampleRun(self.measure(e, signs), False, 3)
         return RowSource(self.told, self.box, e, run, ramp > 0.0, unknowns=unknowns).rows(windows, ramp)
 
     def ratios_of(self, rows, e):
@@ -98,7 +98,7 @@ def test_rows_hold_and_are_tighter_than_position_errors(kind, link, name):
             without_columns = max(without_columns, attack.ratios_of(mutant, e).max())
             zeros = dataclasses.replace(attack.unknowns, zero=np.zeros(attack.n))
             noisy = dataclasses.replace(e, position=e.position + attack.unknowns.zero)
-            run = Run(attack.measure(e, signs), False, 3)
+            run = SampleRun(attack.measure(e, signs), False, 3)
             other = RowSource(attack.told, attack.box, noisy, run, ramp > 0.0, unknowns=zeros).rows(windows, ramp)
             sharper += (rows.slack / other.slack).tolist()
     assert largest <= 1.0

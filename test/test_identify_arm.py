@@ -22,7 +22,7 @@ from safe_sysid.dynamics.closed_chain import Mechanism
 from safe_sysid.identification.arm.base_parameters import parameter_units
 from safe_sysid.identification.arm.estimates.estimate import METHODS
 from safe_sysid.identification.arm.estimates.residuals import diagnose_residuals
-from safe_sysid.identification.arm.identify import Choices, identify_samples
+from safe_sysid.identification.arm.identify import ArmOptions, identify_samples
 from safe_sysid.identification.arm.logs.preparation import prepare
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.logs.formats.npz import write_log
@@ -262,7 +262,7 @@ def test_friction_that_there_is_is_taken_in_and_none_that_is_not(kind: str) -> N
     }[kind]
     mechanism = Mechanism.of_robot(load_robot("kinova_gen3"))
     samples = prepare([Measurements(log.stamps, log.q, qd, effort)], mechanism.actuated_names)
-    found = identify_samples(mechanism, *samples.split(), Choices(transition=0.0))
+    found = identify_samples(mechanism, *samples.split(), ArmOptions(transition=0.0))
     assert [(column.kind, column.row) for column in found.columns] == [(kind, j)]
 
 

@@ -10,12 +10,12 @@ import pytest
 
 from safe_sysid.errors import ConfigError
 from safe_sysid.identification.identifier import Identifier, UpdateStatus
-from safe_sysid.logs.bounds_file import Bounds, bounds_of, write_bounds
+from safe_sysid.logs.bounds_file import SavedBounds, bounds_of, write_bounds
 from safe_sysid.logs.online.known_bounds import KnownBounds
 from safe_sysid.robot import RobotModel, load_robot
 
 
-def narrower(model: RobotModel, share: float = 0.1, **changes: object) -> Bounds:
+def narrower(model: RobotModel, share: float = 0.1, **changes: object) -> SavedBounds:
     box = model.arm_prior
     middle = 0.5 * (box.payload_lower + box.payload_upper)
     half = 0.5 * share * (box.payload_upper - box.payload_lower)

@@ -15,9 +15,9 @@ from test_lip_kernel import exact, lagrange
 from safe_sysid.cli import main
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.learning.gaussian_process.kernels import SumKernel
-from safe_sysid.learning.gaussian_process.motions import Motions
+from safe_sysid.learning.gaussian_process.motions import MotionSamples
 from safe_sysid.learning.gaussian_process.regression import likelihood, likelihood_gradient
-from safe_sysid.learning.gaussian_process.training import Training
+from safe_sysid.learning.gaussian_process.training import TrainingOptions
 from safe_sysid.studies.lip.geometric import GeometricPart
 from safe_sysid.studies.lip.lagrangian_exponential import LagrangianExponentialPart
 from safe_sysid.studies.lip.methods import kernel_of, learn
@@ -44,7 +44,7 @@ def test_energies_of_the_arm_are_those_of_its_torques() -> None:
     """Power of the torques is the change of both energies."""
     arm, t = Panda(3), np.arange(0.0, 1.0, 1e-3)[:, None]
     rate = np.array([2.0, 3.0, 1.5])
-    x = Motions(np.sin(rate * t), rate * np.cos(rate * t), -(rate**2) * np.sin(rate * t), [False] * 3)
+    x = MotionSamples(np.sin(rate * t), rate * np.cos(rate * t), -(rate**2) * np.sin(rate * t), [False] * 3)
     total = arm.energies(x[::10]).sum(axis=0)
     power = np.sum(arm.torque(x) * x.qd, axis=1)
     work = np.concatenate([[0.0], np.cumsum(0.5e-3 * (power[1:] + power[:-1]))])[::10]
@@ -54,7 +54,7 @@ def test_energies_of_the_arm_are_those_of_its_torques() -> None:
 def test_gradients_of_the_geometric_kernel_are_those_of_differences() -> None:
     rng, n = np.random.default_rng(0), 2
     kernel = SumKernel((GeometricPart(n),))
-    x = Motions(*rng.uniform(-1.0, 1.0, (3, 5, n)), [False, True])
+    x = MotionSamples(*rng.uniform(-1.0, 1.0, (3, 5, n)), [False, True])
     log, noise, y = 0.3 * rng.normal(size=kernel.count), np.full(n, -1.0), rng.normal(size=(5, n))
     _, by, _ = likelihood_gradient(kernel, log, noise, x, y)
     for k in range(kernel.count):
@@ -69,7 +69,7 @@ def test_gradients_of_the_geometric_kernel_are_those_of_differences() -> None:
 def test_a_torque_of_rigid_bodies_is_in_the_span_of_the_geometric_kernel() -> None:
     arm = Panda(2)
     rng = np.random.default_rng(1)
-    x, far = (Motions(*rng.uniform(-1.0, 1.0, (3, samples, 2)), [False] * 2) for samples in (150, 20))
+    x, far = (MotionSamples(*rng.uniform(-1.0, 1.0, (3, samples, 2)), [False] * 2) for samples in (150, 20))
     kernel = kernel_of("GIP", 2, False)
     c = kernel.matrix(kernel.start(x), x)
     c = np.tril(c) + np.tril(c, -1).T
@@ -81,7 +81,7 @@ def test_a_torque_of_rigid_bodies_is_in_the_span_of_the_geometric_kernel() -> No
 def test_identification_with_the_kinematics_known_is_exact_without_noise() -> None:
     arm = Panda(4)
     x = arm.trajectory(SETTINGS["code"], 0)
-    found = learn("ID", x, arm.torque(x), Training(), arm.regressor)
+    found = learn("ID", x, arm.torque(x), TrainingOptions(), arm.regressor)
     far = arm.trajectory(SETTINGS["code"], 1)
     assert np.abs(found.predict(far) - arm.torque(far)).max() < 1e-6
 
@@ -91,7 +91,7 @@ def test_the_exponential_lagrangian_is_its_definition_and_its_gradients_those_of
     rng, n = np.random.default_rng(2), 2
     part = LagrangianExponentialPart(n)
     kernel = SumKernel((part,))
-    x = Motions(*rng.uniform(-1.0, 1.0, (3, 4, n)), slides)
+    x = MotionSamples(*rng.uniform(-1.0, 1.0, (3, 4, n)), slides)
     log, noise, y = 0.3 * rng.normal(size=kernel.count), np.full(n, -1.0), rng.normal(size=(4, n))
     _, by, _ = likelihood_gradient(kernel, log, noise, x, y)
     for k in range(kernel.count):
@@ -122,7 +122,7 @@ def test_the_network_is_refused_without_torch(monkeypatch: pytest.MonkeyPatch) -
     arm = Panda(1)
     x = arm.trajectory(SETTINGS["code"], 0)
     with pytest.raises(SafeSysIdError, match="learn"):
-        learn("DeLaN", x, arm.torque(x), Training(epochs=1), arm.regressor)
+        learn("DeLaN", x, arm.torque(x), TrainingOptions(epochs=1), arm.regressor)
 
 
 @pytest.mark.slow
@@ -131,7 +131,7 @@ def test_the_network_learns_a_pendulum() -> None:
     arm = Panda(2)
     x = arm.trajectory(SETTINGS["code"], 0)
     torque = arm.torque(x)
-    found = (learn("DeLaN", x, torque, Training(epochs=epochs), arm.regressor) for epochs in (1, 300))
+    found = (learn("DeLaN", x, torque, TrainingOptions(epochs=epochs), arm.regressor) for epochs in (1, 300))
     errors = [np.mean((network.predict(x) - torque) ** 2) for network in found]
     assert errors[1] < 0.1 * errors[0]
 

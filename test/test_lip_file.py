@@ -7,7 +7,7 @@ import pytest
 
 from safe_sysid.learning.gaussian_process.file import LearnedModel, ModelFileError, read_model, write_model
 from safe_sysid.learning.gaussian_process.kernels import LinearPart, lip_kernel
-from safe_sysid.learning.gaussian_process.motions import Motions
+from safe_sysid.learning.gaussian_process.motions import MotionSamples
 from safe_sysid.learning.gaussian_process.regression import TorqueProcess, Units
 
 NAMES, SLIDES = ("shoulder", "slide"), [False, True]
@@ -16,7 +16,7 @@ NAMES, SLIDES = ("shoulder", "slide"), [False, True]
 def model(extra=()):
     rng = np.random.default_rng(0)
     kernel = lip_kernel(2, friction=True, residual=True, extra=extra)
-    x = Motions(*rng.normal(size=(3, 6, 2)), SLIDES)
+    x = MotionSamples(*rng.normal(size=(3, 6, 2)), SLIDES)
     log = 0.2 * rng.normal(size=kernel.count)
     process = TorqueProcess(kernel, log, [-2.0, -3.0], x, rng.normal(size=(6, 2)), Units(4.0, 0.3))
     return LearnedModel(process, NAMES, {"log": "monday.npz", "version": "0.1.0"})
@@ -30,7 +30,7 @@ def written(tmp_path):
 
 def test_a_model_comes_back_as_it_went(written):
     there, back = model(), read_model(written)
-    far = Motions(*np.random.default_rng(1).normal(size=(3, 5, 2)), SLIDES)
+    far = MotionSamples(*np.random.default_rng(1).normal(size=(3, 5, 2)), SLIDES)
     assert np.array_equal(back.process.predict(far), there.process.predict(far))
     assert np.array_equal(back.process.covariance(far), there.process.covariance(far))
     assert back.joint_names == NAMES

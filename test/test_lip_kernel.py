@@ -12,7 +12,7 @@ import pytest
 from safe_sysid.errors import ParameterError
 from safe_sysid.learning.gaussian_process.kernels import LagrangianPart, LinearPart, SumKernel, lip_kernel
 from safe_sysid.learning.gaussian_process.lagrangian_kernel import fill_torques
-from safe_sysid.learning.gaussian_process.motions import Motions
+from safe_sysid.learning.gaussian_process.motions import MotionSamples
 from safe_sysid.learning.gaussian_process.regression import likelihood_gradient
 from safe_sysid.learning.gaussian_process.tensors import TensorLikelihood, kernel_matrix
 
@@ -97,7 +97,7 @@ def case(seed, slides, samples):
     rng = np.random.default_rng(seed)
     n = len(slides)
     part = LagrangianPart(n)
-    return part, rng.normal(size=part.count) * 0.5, Motions(*rng.uniform(-2.0, 2.0, (3, samples, n)), slides)
+    return part, rng.normal(size=part.count) * 0.5, MotionSamples(*rng.uniform(-2.0, 2.0, (3, samples, n)), slides)
 
 
 ARMS = [
@@ -134,7 +134,7 @@ def test_factors_that_vanish_are_no_division_by_zero(gap):
     slides = [False, False]
     part = LagrangianPart(2)
     q = np.array([[0.0, 0.3], [np.pi + gap, -0.4]])  # 1 + cos 0 cos pi = 0
-    x = Motions(q, [[0.7, -0.2], [0.4, 1.1]], [[0.1, 0.5], [-0.8, 0.6]], slides)
+    x = MotionSamples(q, [[0.7, -0.2], [0.4, 1.1]], [[0.1, 0.5], [-0.8, 0.6]], slides)
     log = np.zeros(part.count)
     found = SumKernel((part,)).matrix(log, x[:1], x[1:])
     at = [(x.q[k], x.qd[k], x.qdd[k]) for k in range(2)]
@@ -175,7 +175,7 @@ def likelihood(kernel, log, x, y):
 def test_derivatives_by_parameters_are_those_of_differences(slides):
     rng = np.random.default_rng(3)
     n = len(slides)
-    x = Motions(*rng.uniform(-2.0, 2.0, (3, 12, n)), slides)
+    x = MotionSamples(*rng.uniform(-2.0, 2.0, (3, 12, n)), slides)
     anything = rng.normal(size=(12 * n, 4))
     extra = LinearPart(lambda motions: anything[: len(motions) * n], 4)
     kernel = lip_kernel(n, friction=True, residual=True, extra=[extra])
@@ -194,7 +194,7 @@ def whole_kernel(slides, samples):
     """All kinds of parts, any parameters, motions and torques."""
     n, rng = len(slides), np.random.default_rng(11)
     kernel = lip_kernel(n, friction=True, residual=True)
-    x = Motions(*rng.uniform(-2.0, 2.0, (3, samples, n)), slides)
+    x = MotionSamples(*rng.uniform(-2.0, 2.0, (3, samples, n)), slides)
     return kernel, 0.4 * rng.normal(size=kernel.count), rng.uniform(-8.0, -2.0, n), x, rng.normal(size=(samples, n))
 
 
@@ -226,7 +226,7 @@ def test_a_device_needs_torch(monkeypatch):
 
 def test_parts_add_what_they_say():
     rng = np.random.default_rng(4)
-    x = Motions(*rng.uniform(-2.0, 2.0, (3, 5, 2)), [False, False])
+    x = MotionSamples(*rng.uniform(-2.0, 2.0, (3, 5, 2)), [False, False])
     kernel = lip_kernel(2, friction=True, residual=True)
     log = 0.3 * rng.normal(size=kernel.count)
     _, friction, se = kernel.split(log)

@@ -12,7 +12,7 @@ from arm_factory import random_arm
 from safe_sysid.errors import ParameterError
 from safe_sysid.learning.gaussian_process import factor as factors
 from safe_sysid.learning.gaussian_process.kernels import LinearPart, friction_features, lip_kernel
-from safe_sysid.learning.gaussian_process.motions import Motions
+from safe_sysid.learning.gaussian_process.motions import MotionSamples
 from safe_sysid.learning.gaussian_process.regression import (
     TorqueProcess,
     Units,
@@ -20,12 +20,12 @@ from safe_sysid.learning.gaussian_process.regression import (
     likelihood,
     likelihood_gradient,
 )
-from safe_sysid.learning.gaussian_process.training import Training, train
+from safe_sysid.learning.gaussian_process.training import TrainingOptions, train
 
 
 def drawn(rng, samples, slides):
     q = rng.uniform(-2.0, 2.0, (samples, len(slides))) * np.where(slides, 0.3, 1.0)
-    return Motions(q, *rng.uniform(-2.0, 2.0, (2, samples, len(slides))), slides)
+    return MotionSamples(q, *rng.uniform(-2.0, 2.0, (2, samples, len(slides))), slides)
 
 
 @cache
@@ -51,7 +51,7 @@ def learned(samples=90):
     model, slides = arm()
     x = drawn(rng, samples, slides)
     torque = torque_of(model, x) + 1e-3 * rng.normal(size=(samples, model.nv))
-    how = Training(epochs=60, batch=45, rate=0.05, last=1.0)
+    how = TrainingOptions(epochs=60, batch=45, rate=0.05, last=1.0)
     return model, slides, x, torque, train(lip_kernel(model.nv), x, torque, how)
 
 
@@ -149,19 +149,19 @@ def test_both_searches_raise_the_likelihood():
         return likelihood(kernel, process.log, process.log_noise, units.inside(x), torque / units.torque)
 
     told = []
-    first = train(kernel, x, torque, Training(epochs=1, rate=1e-6))
-    found = train(kernel, x, torque, Training("lbfgs", epochs=15), lambda k, value: told.append(value))
+    first = train(kernel, x, torque, TrainingOptions(epochs=1, rate=1e-6))
+    found = train(kernel, x, torque, TrainingOptions("lbfgs", epochs=15), lambda k, value: told.append(value))
     assert score(found) < score(first) - 10.0
     assert told[-1] == pytest.approx(score(found))
     assert told == sorted(told, reverse=True)
-    assert score(train(kernel, x, torque, Training(epochs=20, rate=0.05, last=1.0))) < score(first) - 10.0
+    assert score(train(kernel, x, torque, TrainingOptions(epochs=20, rate=0.05, last=1.0))) < score(first) - 10.0
     told.clear()
-    both = train(kernel, x, torque, Training(epochs=10, rate=0.05, starts=2), lambda k, value: told.append(k))
-    quiet = train(kernel, x, torque, Training(epochs=10, rate=0.05))
+    both = train(kernel, x, torque, TrainingOptions(epochs=10, rate=0.05, starts=2), lambda k, value: told.append(k))
+    quiet = train(kernel, x, torque, TrainingOptions(epochs=10, rate=0.05))
     assert score(both) <= score(quiet) + 1e-9
     assert told == list(range(20))
     with pytest.raises(ParameterError, match="adam or lbfgs"):
-        train(kernel, x, torque, Training("sgd"))
+        train(kernel, x, torque, TrainingOptions("sgd"))
 
 
 def test_friction_is_told_apart_from_the_arm():
@@ -170,7 +170,7 @@ def test_friction_is_told_apart_from_the_arm():
     x = drawn(rng, 80, slides)
     viscous, coulomb = np.array([0.7, 0.2, 0.4]), np.array([0.5, 1.0, 0.3])
     torque = torque_of(model, x) + viscous * x.qd + coulomb * np.sign(x.qd) + 1e-3 * rng.normal(size=(80, 3))
-    process = train(lip_kernel(3, friction=True), x, torque, Training(epochs=150, batch=80, rate=0.05, last=1.0))
+    process = train(lip_kernel(3, friction=True), x, torque, TrainingOptions(epochs=150, batch=80, rate=0.05, last=1.0))
     friction = LinearPart(friction_features, 6)
     own = process.kernel.split(process.log)[1]
     found = np.exp(own) * (friction_features(process.units.inside(x)).T @ process.dual)
@@ -215,10 +215,12 @@ def test_covariances_without_a_factor_get_jitter_or_are_refused():
 def test_duplicate_samples_and_constant_columns_are_no_obstacle():
     model, slides, x, torque, _ = learned()
     twice = x[np.r_[0:20, 0:20]]
-    process = train(lip_kernel(3, residual=True), twice, torque[np.r_[0:20, 0:20]], Training(epochs=3, batch=40))
+    process = train(lip_kernel(3, residual=True), twice, torque[np.r_[0:20, 0:20]], TrainingOptions(epochs=3, batch=40))
     assert np.all(np.isfinite(process.predict(x)))
-    still = Motions(x.q[:20], np.zeros((20, 3)), np.zeros((20, 3)), slides)
-    process = train(lip_kernel(3, friction=True, residual=True), still, torque_of(model, still), Training(epochs=3))
+    still = MotionSamples(x.q[:20], np.zeros((20, 3)), np.zeros((20, 3)), slides)
+    process = train(
+        lip_kernel(3, friction=True, residual=True), still, torque_of(model, still), TrainingOptions(epochs=3)
+    )
     assert np.all(np.isfinite(process.covariance(still)))
 
 
@@ -259,7 +261,7 @@ def test_a_subset_is_chosen_by_what_is_left_unknown():
 
 def test_a_million_samples_are_refused_before_any_work():
     many = np.zeros((1_000_000, 1))
-    x, kernel = Motions(many, many, many, [False]), lip_kernel(1)
+    x, kernel = MotionSamples(many, many, many, [False]), lip_kernel(1)
     for work in (
         lambda: train(kernel, x, many),
         lambda: TorqueProcess(kernel, np.zeros(kernel.count), [0.0], x, many),

@@ -11,15 +11,15 @@ from safe_sysid.control.feed_forward.by_name import make_feed_forward
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.learning.gaussian_process.file import LearnedModel, ModelFileError, read_model, write_model
 from safe_sysid.learning.gaussian_process.kernels import LinearPart, lip_kernel
-from safe_sysid.learning.gaussian_process.motions import Motions
+from safe_sysid.learning.gaussian_process.motions import MotionSamples
 from safe_sysid.learning.gaussian_process.regression import TorqueProcess, Units
-from safe_sysid.learning.gaussian_process.training import Training, train
+from safe_sysid.learning.gaussian_process.training import TrainingOptions, train
 from safe_sysid.learning.lip import LipResidual, TorquePredictor, hand_over
 from safe_sysid.robot import RobotModel, load_robot
 
 
-def drawn(rng: np.random.Generator, samples: int, slides: list[bool]) -> Motions:
-    return Motions(*rng.uniform(-1.5, 1.5, (3, samples, len(slides))), slides)
+def drawn(rng: np.random.Generator, samples: int, slides: list[bool]) -> MotionSamples:
+    return MotionSamples(*rng.uniform(-1.5, 1.5, (3, samples, len(slides))), slides)
 
 
 #: Five: the compiled loops over joints are in two parts, of four and of what is left.
@@ -72,7 +72,7 @@ class Arm:
         self.theta[layout.coulomb] = 0.5, 0.3, 0.2
         self._dynamics = dynamics_of(self.model.kinematics)
 
-    def motion(self, rng: np.random.Generator, t: np.ndarray, grow: float = 0.0) -> Motions:
+    def motion(self, rng: np.random.Generator, t: np.ndarray, grow: float = 0.0) -> MotionSamples:
         """Sinusoids; with ``grow``, positions leave the range of the others at that rate."""
         rate, phase = rng.uniform(0.5, 2.5, (3, 4)), rng.uniform(0.0, 6.3, (3, 4))
         size, t = rng.uniform(0.1, 0.4, (3, 4)) / rate, t[:, None, None]
@@ -81,12 +81,12 @@ class Arm:
         qdd = -(size * rate**2 * np.sin(rate * t + phase)).sum(-1)
         drift = rng.choice([-1.0, 1.0], 3) * rng.uniform(0.0, grow, 3)
         s = t[:, 0]
-        return Motions(q + drift * s**2, qd + 2.0 * drift * s, qdd + 2.0 * drift, [False] * 3)
+        return MotionSamples(q + drift * s**2, qd + 2.0 * drift * s, qdd + 2.0 * drift, [False] * 3)
 
-    def torque(self, x: Motions) -> np.ndarray:
+    def torque(self, x: MotionSamples) -> np.ndarray:
         return np.array(self._dynamics.inverse_dynamics(self.theta, x.q, x.qd, x.qdd))
 
-    def rigid(self, x: Motions) -> np.ndarray:
+    def rigid(self, x: MotionSamples) -> np.ndarray:
         return np.array(self._dynamics.inverse_dynamics(self.model.theta_nominal, x.q, x.qd, x.qdd))
 
 
@@ -95,7 +95,7 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Arm, Path]:
     arm, rng, t = Arm(), np.random.default_rng(0), np.arange(0.0, 60.0, 0.4)
     x, held_out = arm.motion(rng, t), arm.motion(rng, t)
     noisy = [arm.torque(part) + 0.02 * rng.normal(size=part.q.shape) for part in (x, held_out)]
-    found = train(lip_kernel(3, friction=True), x, noisy[0], Training(epochs=80, batch=75, rate=0.05, last=1.0))
+    found = train(lip_kernel(3, friction=True), x, noisy[0], TrainingOptions(epochs=80, batch=75, rate=0.05, last=1.0))
     path = tmp_path_factory.mktemp("lip") / "model.npz"
     trusted = hand_over(found, held_out, noisy[1], most=50)
     write_model(path, LearnedModel(found, tuple(arm.model.joint_names), {}, trusted))

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from safe_sysid.apps.verify.verification import Answer, Verification
+from safe_sysid.apps.verify.verification import Verification, VerifyStatus
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.gains.design import design_gains
 from safe_sysid.errors import SafeSysIdError
@@ -578,22 +578,22 @@ def test_conditions_are_no_pass(good: Path, tmp_path: Path) -> None:
     """A box without certificates, or a scene that only the plan names: another word, another exit status."""
     shutil.copy(good, tmp_path / "plan_00000.json")
 
-    def verified(*names: Path, **options: Any) -> tuple[Answer, str]:
+    def verified(*names: Path, **options: Any) -> tuple[VerifyStatus, str]:
         text = io.StringIO()
         console = Console(file=text, width=10_000)
         return Verification(console, lockstep=True, quiet=True, **options).check(names), text.getvalue()
 
     answer, text = verified(tmp_path, scene="six_boxes")
-    assert answer is Answer.CONDITIONAL
+    assert answer is VerifyStatus.CONDITIONAL
     assert int(answer) == 3
     assert "PASS" not in text
     assert "CONDITIONAL: 1 plan of kinova_gen3" in text
     assert "if the true parameters lie in box 0:1: no certificate of these bounds" in text
     assert "what stands around the arm" not in text
     answer, text = verified(good)
-    assert answer is Answer.CONDITIONAL
+    assert answer is VerifyStatus.CONDITIONAL
     assert "what stands around the arm is scene six_boxes, which the plans name themselves" in text
-    assert verified(good, scene="open")[0] is Answer.FAIL
+    assert verified(good, scene="open")[0] is VerifyStatus.FAIL
 
 
 def test_a_check_leaves_room_for_the_feed_forward_of_the_robot_it_trusts(

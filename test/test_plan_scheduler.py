@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from safe_sysid.nodes.common.messages.contents import JointSample
 from safe_sysid.nodes.common.messages.time_base import TimeBase
 from safe_sysid.nodes.planner import timing
-from safe_sysid.nodes.planner.objectives import ExcitationObjective, Situation
+from safe_sysid.nodes.planner.objectives import ExcitationObjective, PlanStart
 from safe_sysid.nodes.planner.scheduler import PlanScheduler
 from safe_sysid.nodes.planner.scheduler_parts import SchedulerSettings
 from safe_sysid.planning.results import PlannerResult, PlanStatus
@@ -357,7 +357,7 @@ def test_an_arm_that_rested_while_a_plan_was_looked_for_shows_nothing_about_its_
     objective = ExcitationObjective(5, 4)
     assert objective.over(same[:1], same[0]) == ""
     state = np.zeros((3, 2))
-    objective.job(Situation(state, 0.0, BOX, 0, None, None))
+    objective.job(PlanStart(state, 0.0, BOX, 0, None, None))
     objective.planned(Step(PlannerResult(PlanStatus.PLANNED)))
     assert objective.over(same[:4], same[3]) == "", "the arm rested until now"
     assert "stopped improving" in objective.over(same, same[5])

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safe_sysid.planning.distances.balls import cover
-from safe_sysid.planning.distances.proximity import FAR_AWAY, SIGHT, Proximity
+from safe_sysid.planning.distances.proximity import FAR_AWAY, SEARCH_DISTANCE, Proximity
 from safe_sysid.planning.distances.solids import Solids, solid_distance
 from safe_sysid.reachability.clearance import coal_core
 from safe_sysid.robot import Body, RobotModel, Scene, load_scene
@@ -105,7 +105,7 @@ def test_culling_changes_nothing(model: RobotModel, seed: int) -> None:
                     rows = slice(solids.first[o], solids.first[o + 1])
                     args = (solids.radius[o], solids.ends[o], solids.triangles[rows], solids.planes[rows])
                     best = min(best, solid_distance(x, *args, 1e29, work)[0] - balls.radius[b])
-            assert found.clearance[m, f] == pytest.approx(best if best < SIGHT else FAR_AWAY, abs=1e-12)
+            assert found.clearance[m, f] == pytest.approx(best if best < SEARCH_DISTANCE else FAR_AWAY, abs=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -125,7 +125,7 @@ def test_frame_by_frame_the_truth_is_near(model: RobotModel, seed: int) -> None:
                 if body.joint == frame
                 for obstacle in scene.bodies()
             )
-            if -0.02 < true < SIGHT - 0.05:
+            if -0.02 < true < SEARCH_DISTANCE - 0.05:
                 assert found.clearance[m, f] == pytest.approx(true, abs=0.045)
 
 

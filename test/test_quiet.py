@@ -17,7 +17,7 @@ from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.identifier import Identifier, UpdateStatus
 from safe_sysid.logs.bags.bag_bounds import PublishedBounds, compare_bounds
 from safe_sysid.logs.formats.npz import read_log
-from safe_sysid.logs.online.rest_gate import RestGate
+from safe_sysid.logs.online.rest_gate import RestFilter
 from safe_sysid.logs.online.rows import GrowingRows
 from safe_sysid.logs.online.session import IdentifierSession
 from safe_sysid.nodes.common.output import LogPauses
@@ -71,7 +71,7 @@ def pieces(data: Measurements) -> list[Measurements]:
 
 
 def test_an_arm_that_rests_for_ever_is_taken_in_for_some_seconds(model: RobotModel, theta: np.ndarray) -> None:
-    gate = RestGate(model, MeasurementErrors.from_model(model), 5.0)
+    gate = RestFilter(model, MeasurementErrors.from_model(model), 5.0)
     for seed, mode in enumerate(("uniform", "random_sign", "constant")):
         gate.forget()
         taken = sum(gate.is_new(piece) for piece in pieces(rest(model, theta, 0.0, 60.0, seed, mode)))

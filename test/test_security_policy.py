@@ -14,7 +14,7 @@ from safe_sysid.nodes.common.access_policy import (
     NODES,
     OPTIONAL,
     TRAJECTORIES,
-    Access,
+    AccessPolicy,
     full_name,
     main,
     policy_text,
@@ -91,6 +91,6 @@ def test_the_buttons_of_the_view_are_what_it_may_ask_for() -> None:
 
 
 def test_what_only_some_modes_have_is_allowed() -> None:
-    access: Access
+    access: AccessPolicy
     for name, access in NODES.items():
         assert set(access.subscribe) >= OPTIONAL, name

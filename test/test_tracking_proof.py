@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.gains.design import design_gains
-from safe_sysid.control.gains.power_loss import Change, ClosedLoop, _mean_distance
+from safe_sysid.control.gains.power_loss import ClosedLoop, RegressorChange, _mean_distance
 from safe_sysid.control.laws.robust import robust_torque
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.magnitudes import inertia_floor
@@ -199,7 +199,7 @@ class OneJoint(ClosedLoop):
     def crude(self, nu: float, age: float, lead: float):  # type: ignore[no-untyped-def]
         S, by_r = self.assume.uncertainty, self.mu * self.k
         R1 = (self.mu_d * (nu + self.eta) + by_r * (self.eta + 2 * age * S)) / (1 - age * by_r)
-        return R1, by_r * (self.eta + age * (2 * S + R1)), Change(0.0, 0.0, 0.0, 0.0)
+        return R1, by_r * (self.eta + age * (2 * S + R1)), RegressorChange(0.0, 0.0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize(("h", "d", "k", "eta"), [(1e-3, 0, 0, 0), (1.5e-3, 5e-4, 3, 0), (2.5e-3, 1e-3, 3, 8e-3)])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from safe_sysid.apps.arm.tube import Margins, TrackedLog, measure_tube, read_tracked, tube_text, write_tube
+from safe_sysid.apps.arm.tube import TrackedLog, TubeMargins, measure_tube, read_tracked, tube_text, write_tube
 from safe_sysid.apps.judge.record import JudgeRecord
 from safe_sysid.apps.judge.tracking import _judge_acceleration
 from safe_sysid.cli import main
@@ -488,7 +488,7 @@ def logs(model: RobotModel) -> list[TrackedLog]:
 
 def seen(logs: list[TrackedLog], inner: float = 1.5) -> MeasuredTube:
     """The tube of this servo, measured."""
-    found = measure_tube(arm(), logs[:1], logs[1:], 3.6, Margins(inner, 2.0 * inner, latency_s=0.02))
+    found = measure_tube(arm(), logs[:1], logs[1:], 3.6, TubeMargins(inner, 2.0 * inner, latency_s=0.02))
     faster = {"largest_velocity": 0.8, "largest_acceleration": 1.0, "largest_jerk": 6.0, "heaviest": 3.6}
     return measured_tube(arm({**found, **faster}))
 
@@ -652,10 +652,10 @@ def test_tube_measures_both_loads_and_writes_the_robot_file(
 def test_tube_refuses_what_it_cannot_measure(tmp_path: Path, model: RobotModel) -> None:
     log = _log(model, 1, 1e-3)
     with pytest.raises(LogError, match="--loaded"):
-        measure_tube(model, [log], [], 3.6, Margins())
+        measure_tube(model, [log], [], 3.6, TubeMargins())
     still = replace(log, qd_d=log.qd_d * [1.0, 0.0, 1.0])
     with pytest.raises(LogError, match="shoulder is never moved"):
-        measure_tube(model, [still], [still], 3.6, Margins())
+        measure_tube(model, [still], [still], 3.6, TubeMargins())
     bad = replace(log, q=np.where(np.arange(len(log.q))[:, None] == 7, np.nan, log.q))
     with pytest.raises(LogError):
         read_tracked(_table(tmp_path / "bad.csv", model, bad), model)

@@ -23,7 +23,7 @@ from safe_sysid.view.arm_shapes import arm_shapes
 from safe_sysid.view.history import WidthHistory
 from safe_sysid.view.scene import ArmScene
 from safe_sysid.view.skin import skin_of_boxes
-from safe_sysid.view.snapshot import BoundsView, NodeView, RunOutcome, Snapshot, Solid
+from safe_sysid.view.snapshot import BoundsView, DrawnSolid, NodeView, RunOutcome, Snapshot
 from safe_sysid.view.solids import ball, box, capsule, cylinder, joined, rounded_hull
 from safe_sysid.view.text import escaped, plain
 
@@ -218,16 +218,16 @@ def test_an_obstacle_of_two_corners_is_drawn_and_what_is_not_is_counted() -> Non
     stand_in = MagicMock()
     scene = ArmScene(stand_in, load_robot("three_joint"), ())
 
-    def drawn(*solids: Solid) -> int:
+    def drawn(*solids: DrawnSolid) -> int:
         stand_in.scene.add_mesh_simple.reset_mock()
         scene.obstacles(solids)
         return sum(len(call.args[2]) for call in stand_in.scene.add_mesh_simple.call_args_list)
 
     ends = np.array([[0.0, 0.0, 0.0], [0.0, 0.0, 0.4]])
-    line = Solid("line", np.zeros(3), np.eye(3), np.array([0.02, 0.0, 0.0]), ends)
+    line = DrawnSolid("line", np.zeros(3), np.eye(3), np.array([0.02, 0.0, 0.0]), ends)
     assert drawn(line) > 0
     assert scene.left_out == 0
-    heap = Solid("triangles", np.zeros(3), np.eye(3), np.ones(3), np.tile(ends[[0, 1, 0]], (150_000, 1)))
+    heap = DrawnSolid("triangles", np.zeros(3), np.eye(3), np.ones(3), np.tile(ends[[0, 1, 0]], (150_000, 1)))
     assert drawn(line, heap, heap) > 0
     assert scene.left_out == 1
     drawn()

@@ -12,7 +12,7 @@ from safe_sysid.robot.model import RobotModel
 from safe_sysid.studies.experiments.cell.dumbbells import draw_arm, in_hand
 from safe_sysid.studies.experiments.cell.simulation import CellSimulation
 from safe_sysid.studies.experiments.cell.workcell import Workcell, load_workcell
-from safe_sysid.studies.experiments.interfaces import Identification, Phase
+from safe_sysid.studies.experiments.interfaces import DumbbellPhase, Identification
 
 
 @lru_cache(maxsize=1)
@@ -39,7 +39,7 @@ class Perfect:
     stiffness, damping = 100.0, 20.0  # 1/s^2, 1/s
 
     def __init__(self) -> None:
-        self.phases: list[Phase] = []
+        self.phases: list[DumbbellPhase] = []
 
     def begin(self, task, cell) -> None:
         self.task, self.cell = task, cell

@@ -36,7 +36,7 @@ _NEWEST = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability
 
 
 @dataclass
-class _Request:
+class _TransitionRequest:
     """One transition, and what is known of it."""
 
     transition: str
@@ -66,7 +66,7 @@ class Transitions:
         self._changes = {name: node.create_client(ChangeState, f"{namespace}/{name}/change_state") for name in names}
         self._states = {name: node.create_client(GetState, f"{namespace}/{name}/get_state") for name in names}
         self.reasons = dict.fromkeys(names, "")
-        self._asked: dict[str, _Request] = {}
+        self._asked: dict[str, _TransitionRequest] = {}
         for name in names:
             node.create_subscription(String, f"{namespace}/{name}/transition_reason", self._keeper(name), _NEWEST)
 
@@ -85,7 +85,7 @@ class Transitions:
         ``transition``: ``configure``, ``activate``, ``deactivate`` or ``cleanup``.
         """
         self.reasons[name] = ""
-        self._asked[name] = _Request(transition, self._clock())
+        self._asked[name] = _TransitionRequest(transition, self._clock())
 
     def answer(self, name: str) -> bool | None:
         """Whether the last transition was done; None as long as that is open."""
@@ -97,7 +97,7 @@ class Transitions:
             asked.outcome = self._outcome(name, asked)
         return asked.outcome
 
-    def _outcome(self, name: str, asked: _Request) -> bool | None:
+    def _outcome(self, name: str, asked: _TransitionRequest) -> bool | None:
         done = [answer.result().success for answer in asked.answers if answer.done()]
         if any(done):
             return True
@@ -105,19 +105,19 @@ class Transitions:
             return self._refused(name, asked)
         return self._doubt(name, asked)  # asked twice: refused may mean that it is there already
 
-    def _refused(self, name: str, asked: _Request) -> bool | None:
+    def _refused(self, name: str, asked: _TransitionRequest) -> bool | None:
         """The reason comes by another way, perhaps a little later, and may be lost like anything else."""
         asked.refused = asked.refused or self._clock()
         if not self.reasons[name] and self._clock() - asked.refused > _DOUBT:
             self.reasons[name] = f"{asked.transition} refused: {NO_REASON}"
         return False if self.reasons[name] else None
 
-    def _send(self, name: str, asked: _Request) -> None:
+    def _send(self, name: str, asked: _TransitionRequest) -> None:
         request = ChangeState.Request(transition=Transition(id=_IDS[asked.transition]))
         asked.answers.append(self._changes[name].call_async(request))
         asked.since, asked.stayed, asked.state = self._clock(), 0, None
 
-    def _doubt(self, name: str, asked: _Request) -> bool | None:
+    def _doubt(self, name: str, asked: _TransitionRequest) -> bool | None:
         """No answer yet: is the node there, or has it not heard?
 
         A node in the middle of a transition answers nothing, or that it is between states; one that says twice that it

@@ -65,7 +65,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Measure it; the first line comes before anything heavy is imported."""
     print(f"safe-sysid tube: {len(options.logs) + len(options.loaded)} logs of {options.robot}", flush=True)
-    from safe_sysid.apps.arm.tube import Margins, measure_tube, read_tracked, speed_table, tube_text, write_tube
+    from safe_sysid.apps.arm.tube import TubeMargins, measure_tube, read_tracked, speed_table, tube_text, write_tube
     from safe_sysid.errors import ConfigError
     from safe_sysid.robot.loading import load_robot
 
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
     )
     for line in speed_table(model, free, loaded):
         print(line)
-    margins = Margins(options.margin, options.acceleration_margin, options.latency)
+    margins = TubeMargins(options.margin, options.acceleration_margin, options.latency)
     tube = measure_tube(model, free, loaded, options.heaviest, margins)
     print(tube_text(tube), end="")
     if options.write:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from safe_sysid.apps.arm.tube import Margins, TrackedLog, measure_tube, speed_table
+from safe_sysid.apps.arm.tube import TrackedLog, TubeMargins, measure_tube, speed_table
 from safe_sysid.control.trajectory import points_of
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ParameterError
@@ -190,7 +190,7 @@ def write_measured_arm(
         _write_table(directory / f"{name}.csv", model, logs[-1])
     for line in speed_table(model, logs[:1], logs[1:]):
         say(line)
-    tube = measure_tube(model, logs[:1], logs[1:], load, Margins(latency_s=2.0 * DRIVER_LATENCY_S))
+    tube = measure_tube(model, logs[:1], logs[1:], load, TubeMargins(latency_s=2.0 * DRIVER_LATENCY_S))
     say(f"tube: {tube['origin']}")
     control = model.settings.controller
     # The tube says what the arm can accelerate with.

@@ -35,7 +35,7 @@ from safe_sysid.learning.gaussian_process.kernels import (
     friction_features,
 )
 from safe_sysid.learning.gaussian_process.lagrangian_kernel import FEATURES, workspace_size
-from safe_sysid.learning.gaussian_process.motions import Motions
+from safe_sysid.learning.gaussian_process.motions import MotionSamples
 from safe_sysid.learning.gaussian_process.regression import TorqueProcess, informative
 from safe_sysid.robot.model import RobotModel
 
@@ -112,7 +112,7 @@ class TorquePredictor:
         self._own = np.zeros((n, n))
         self._torque, self._deviation = np.zeros(n), np.zeros(n)
 
-    def _covariance(self, process: TorqueProcess, few: Motions) -> FloatArray:
+    def _covariance(self, process: TorqueProcess, few: MotionSamples) -> FloatArray:
         c = process.kernel.matrix(process.log, few)
         np.einsum("ii->i", c)[:] += np.tile(self._noise, len(few))
         return c
@@ -170,7 +170,7 @@ class TorquePredictor:
         return self._deviation
 
 
-def hand_over(process: TorqueProcess, held_out: Motions, torque: FloatArray, most: int = 60) -> HandOver:
+def hand_over(process: TorqueProcess, held_out: MotionSamples, torque: FloatArray, most: int = 60) -> HandOver:
     """Where a process is to be believed, from samples that it was not learned from.
 
     ``torque``: (M, n) measured there, N m or N.

@@ -25,7 +25,7 @@ class _Harmonic(StrictModel):
     sin: float = 0.0
 
 
-class _File(StrictModel):
+class _RippleFile(StrictModel):
     joints: dict[Name, list[_Harmonic]]
 
 
@@ -51,7 +51,7 @@ class TorqueRipple:
         Raises:
             ConfigError: malformed, or of another arm's joints.
         """
-        joints = validate(str(path), read_yaml(path), _File).joints
+        joints = validate(str(path), read_yaml(path), _RippleFile).joints
         for name in joints:
             if name not in model.joint_names:
                 raise ConfigError(str(path), "joints", name, f"one of {', '.join(model.joint_names)}")

@@ -23,7 +23,7 @@ from safe_sysid.robot.parameters import ParameterBox, frozen_array
 from safe_sysid.schema.fields import StrictModel, problem
 from safe_sysid.whole_files import write_text
 
-__all__ = ["SCHEMA", "Bounds", "bounds_box", "bounds_of", "bounds_text", "read_bounds", "write_bounds"]
+__all__ = ["SCHEMA", "SavedBounds", "bounds_box", "bounds_of", "bounds_text", "read_bounds", "write_bounds"]
 
 SCHEMA = 2
 _HEAD = """# Bounds of the inertial parameters of the last link with hand and payload, in the frame of {joint}.
@@ -33,7 +33,7 @@ _ASSUMED = "# Declared when they were found: they hold under this, and are refus
 
 
 @dataclass(frozen=True, eq=False)
-class Bounds:
+class SavedBounds:
     """Contents of a bounds file."""
 
     robot: str
@@ -56,14 +56,14 @@ class Bounds:
             object.__setattr__(self, name, frozen_array(getattr(self, name), (10,), f"Bounds.{name}"))
 
 
-class _Entry(StrictModel):
+class _SavedBound(StrictModel):
     unit: str
     lower: float
     nominal: float
     upper: float
 
     @model_validator(mode="after")
-    def _ordered(self) -> _Entry:
+    def _ordered(self) -> _SavedBound:
         if not self.lower <= self.nominal <= self.upper:
             raise problem(
                 f"lower <= nominal <= upper, {self.lower} <= {self.nominal} <= {self.upper}",
@@ -73,7 +73,7 @@ class _Entry(StrictModel):
         return self
 
 
-class _File(StrictModel):
+class _BoundsFile(StrictModel):
     schema_version: Annotated[int, Field(alias="schema", ge=SCHEMA, le=SCHEMA)]
     robot: str
     identity: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -83,11 +83,11 @@ class _File(StrictModel):
     method: str
     guaranteed: bool
     certificate: str = ""
-    bounds: dict[str, _Entry]
+    bounds: dict[str, _SavedBound]
     assumed: dict[str, Any]
 
     @model_validator(mode="after")
-    def _ten(self) -> _File:
+    def _ten(self) -> _BoundsFile:
         if tuple(self.bounds) != PAYLOAD_NAMES:
             raise problem(
                 f"the ten parameters {', '.join(PAYLOAD_NAMES)}, in this order",
@@ -107,7 +107,7 @@ def bounds_of(
     method: str,
     guaranteed: bool,
     certificate: str,
-) -> Bounds:
+) -> SavedBounds:
     """Contents of the bounds file of a robot: what it is of, and under which assumptions, follows from the robot.
 
     Args:
@@ -119,7 +119,7 @@ def bounds_of(
     """
     content = identity(model, "bounds")
     lower, nominal, upper = values
-    return Bounds(
+    return SavedBounds(
         robot=model.name,
         identity=digest(content),
         joint=model.joint_names[-1],
@@ -135,7 +135,7 @@ def bounds_of(
     )
 
 
-def bounds_text(bounds: Bounds) -> str:
+def bounds_text(bounds: SavedBounds) -> str:
     """The whole text of a bounds file; every number is written so that it reads back the same."""
     entries = {
         name: {
@@ -154,7 +154,7 @@ def bounds_text(bounds: Bounds) -> str:
     return head + _ASSUMED + assumed
 
 
-def write_bounds(path: str | Path, bounds: Bounds) -> None:
+def write_bounds(path: str | Path, bounds: SavedBounds) -> None:
     """Write a bounds file, whole or not at all.
 
     Raises:
@@ -167,15 +167,15 @@ def write_bounds(path: str | Path, bounds: Bounds) -> None:
         raise LogError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
-def read_bounds(path: str | Path) -> Bounds:
+def read_bounds(path: str | Path) -> SavedBounds:
     """Read a bounds file.
 
     Raises:
         ConfigError: not YAML, a key or number missing, of the wrong kind or out of order.
     """
-    file = validate(str(path), read_yaml(path), _File)
+    file = validate(str(path), read_yaml(path), _BoundsFile)
     rows = [file.bounds[name] for name in PAYLOAD_NAMES]
-    return Bounds(
+    return SavedBounds(
         file.robot,
         file.identity,
         file.joint,
@@ -191,7 +191,7 @@ def read_bounds(path: str | Path) -> Bounds:
     )
 
 
-def bounds_box(bounds: Bounds, model: RobotModel, file: str) -> ParameterBox:
+def bounds_box(bounds: SavedBounds, model: RobotModel, file: str) -> ParameterBox:
     """The box that a run with the same payload may start with: the prior, cut by the bounds; of the file's identity.
 
     Raises:

@@ -18,7 +18,7 @@ from safe_sysid.new_arm.arm_facts import look_at
 from safe_sysid.new_arm.draft import Draft, check_name, check_out, urdf_for
 from safe_sysid.new_arm.drives import DriveGuess, drives_of, simulated_drives, unknown_drives
 from safe_sysid.new_arm.home import never_apart, payload_capacity, propose_home
-from safe_sysid.new_arm.hypotheses import Excursion, eigenvalue_bounds, find_hypotheses, load_inertia
+from safe_sysid.new_arm.hypotheses import PlanReach, eigenvalue_bounds, find_hypotheses, load_inertia
 from safe_sysid.new_arm.pairs import stated_pairs
 from safe_sysid.new_arm.payload import PayloadGuess, out_of_arm, prior_of
 from safe_sysid.new_arm.shapes import fit_meshes, uncovered_links
@@ -264,7 +264,7 @@ def _at_home(draft: Draft, reach: float, say: Say) -> Draft:
 def _candidates(draft: Draft, reach: float, measured: DriveGuess | None) -> Iterator[tuple[Draft, str]]:
     """The draft with the drives that were measured, or with heavier and heavier simulated rotors."""
     load = load_inertia(draft.model(), np.asarray(draft.home), 0.6 * reach)
-    draft = replace(draft, motion=Excursion(reach), load=load)
+    draft = replace(draft, motion=PlanReach(reach), load=load)
     if measured is not None:
         yield replace(draft, drives=measured), "measured drives"
         return

@@ -18,7 +18,7 @@ from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ConfigError, ModelError
 from safe_sysid.new_arm.arm_facts import ArmFacts
 from safe_sysid.new_arm.drives import RELATIVE, TRANSITION, DriveGuess, simulated_drives
-from safe_sysid.new_arm.hypotheses import Excursion, Hypotheses
+from safe_sysid.new_arm.hypotheses import Hypotheses, PlanReach
 from safe_sysid.new_arm.payload import PayloadGuess
 from safe_sysid.new_arm.shapes import FittedHull
 from safe_sysid.robot.loading import load_robot
@@ -52,7 +52,7 @@ class Draft:
     load: FloatArray | None = None  #: (n,) inertia that each joint moves near home, kg m^2
     pairs: tuple[tuple[str, str], ...] = ()
     home: FloatArray | None = None  #: (n,) rad
-    motion: Excursion = field(default_factory=lambda: Excursion(0.5))
+    motion: PlanReach = field(default_factory=lambda: PlanReach(0.5))
     hypotheses: Hypotheses | None = None
     fastest: FloatArray | None = None  #: (n,) acceleration bound, rad/s^2
 

@@ -23,7 +23,7 @@ from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["Excursion", "Hypotheses", "eigenvalue_bounds", "find_hypotheses", "load_inertia"]
+__all__ = ["Hypotheses", "PlanReach", "eigenvalue_bounds", "find_hypotheses", "load_inertia"]
 
 _SAMPLES = 96
 #: kg m^2 per N m of the torque limit, about what light drives have (Franka Panda, published identified values).
@@ -43,7 +43,7 @@ _WORST = 1.0
 
 
 @dataclass(frozen=True)
-class Excursion:
+class PlanReach:
     """What exciting plans do. ``k_range``: how far a joint goes from its start, rad; ``t_f``: duration, s."""
 
     k_range: float
@@ -96,7 +96,7 @@ def load_inertia(model: RobotModel, home: FloatArray, reach: float) -> FloatArra
     return np.asarray(np.maximum(moved, _DRIVE * model.limits.torque))
 
 
-def find_hypotheses(model: RobotModel, home: FloatArray, motion: Excursion, load: FloatArray) -> Hypotheses | None:
+def find_hypotheses(model: RobotModel, home: FloatArray, motion: PlanReach, load: FloatArray) -> Hypotheses | None:
     """Hypotheses for which gains exist in real time, with the smallest tracking error and torque; None: none.
 
     Args:
@@ -153,7 +153,7 @@ def _near(model: RobotModel, home: FloatArray, reach: float) -> FloatArray:
 
 
 def _motion_hypotheses(
-    model: RobotModel, q: FloatArray, motion: Excursion, ratio: FloatArray, K_r: float, r: FloatArray
+    model: RobotModel, q: FloatArray, motion: PlanReach, ratio: FloatArray, K_r: float, r: FloatArray
 ) -> MotionHypotheses:
     """What motions ask for whose |r| is at most ``r`` (n,)."""
     n = model.n
@@ -189,7 +189,7 @@ def _assumptions(model: RobotModel, motion_hypotheses: MotionHypotheses) -> Trac
 
 
 def _quick(
-    model: RobotModel, q: FloatArray, motion: Excursion, ratio: FloatArray, K_r: float, kappa: float
+    model: RobotModel, q: FloatArray, motion: PlanReach, ratio: FloatArray, K_r: float, kappa: float
 ) -> tuple[FloatArray, FloatArray] | None:
     """About the smallest bound of |r| (n,) that the theorem has, and K_d (n,); None: there is none. Quick."""
     n, box = model.n, model.arm_prior
@@ -210,7 +210,7 @@ def _quick(
 
 
 def _try(
-    model: RobotModel, q: FloatArray, motion: Excursion, ratio: FloatArray, K_r: float, kappa: float, r: FloatArray
+    model: RobotModel, q: FloatArray, motion: PlanReach, ratio: FloatArray, K_r: float, kappa: float, r: FloatArray
 ) -> Hypotheses | None:
     """Iterate until both agree: hypotheses grow with the tracking error, the tracking error with the hypotheses."""
     for _ in range(_ROUNDS):
@@ -234,14 +234,14 @@ def _try(
     return None
 
 
-def _measure(model: RobotModel, q: FloatArray, motion: Excursion, r: FloatArray, K_r: float) -> float:
+def _measure(model: RobotModel, q: FloatArray, motion: PlanReach, r: FloatArray, K_r: float) -> float:
     """S that nearly all states of such motions keep, sqrt(W/s)."""
     box = model.arm_prior
     rows = np.abs(_regressors(model, q, motion, r, K_r)) @ box.rad
     return float(np.quantile(np.sqrt(np.square(rows) @ (1.0 / box.lower[box.layout.rotor_inertia])), _QUANTILE))
 
 
-def _regressors(model: RobotModel, q: FloatArray, motion: Excursion, r: FloatArray, K_r: float) -> FloatArray:
+def _regressors(model: RobotModel, q: FloatArray, motion: PlanReach, r: FloatArray, K_r: float) -> FloatArray:
     """W_s (M, n, 14 n) at random states of such motions."""
     rng = np.random.default_rng(1)
     qd = rng.uniform(-1.0, 1.0, q.shape) * motion.velocity

@@ -48,7 +48,7 @@ _FORGET = 0.7
 
 
 @dataclass(frozen=True, eq=False)
-class _Request:
+class _PlanningCall:
     """One call of :meth:`Planner.plan_next`: what attempts have to know to become results."""
 
     context: CostContext
@@ -279,7 +279,7 @@ class Planner:
         family = self.family(start, previous, start_time)
         context = self.context(start, box, executed_information, last, calibration, goal, family)
         problem = self._problem(context, sequence, previous, calibration, cost)
-        request = _Request(context, start_time, sequence, calibration)
+        request = _PlanningCall(context, start_time, sequence, calibration)
 
         def tell(found: SearchResult) -> None:
             if on_certified is not None:
@@ -301,7 +301,7 @@ class Planner:
         """How a plan is chosen; the only thing that a planner of another kind does differently."""
         return solve(problem, certify, budget, on_certified)
 
-    def _result(self, request: _Request, found: SearchResult, began: float, budget: Budget) -> PlannerResult:
+    def _result(self, request: _PlanningCall, found: SearchResult, began: float, budget: Budget) -> PlannerResult:
         best, now = found.best, budget.clock()
         # Where a certificate takes longer than there is time for, none is begun: that is no verdict either.
         hurried = found.cancelled or not found.attempts
@@ -329,7 +329,7 @@ class Planner:
             information=executed.information(best.k),
         )
 
-    def _learned(self, found: SearchResult, request: _Request) -> Calibration:
+    def _learned(self, found: SearchResult, request: _PlanningCall) -> Calibration:
         """What to hand to the next call."""
         before, context = request.calibration, request.context
         information = context.memory.information

@@ -99,7 +99,7 @@ def enclose_clearance(
     if not pairs:
         return Clearance(np.full((count, 0), np.inf), names, is_self, used)
     with ThreadPoolExecutor(max(threads, 1)) as pool:
-        work = _Work(model, shapes, pairs, cells, tracking, near, pool if threads > 1 else None, threads)
+        work = _ClearanceBounds(model, shapes, pairs, cells, tracking, near, pool if threads > 1 else None, threads)
         if directions is not None:
             given = np.asarray(directions, float)
             cell, pair = np.nonzero(~(work.bounds > near) & np.any(given != 0.0, axis=-1))
@@ -120,12 +120,12 @@ def verified_bounds(
 
     ``pairs``: indices of shapes, the one nearer to the base first; ``tracking``: bounds of the true errors.
     """
-    work = _Work(model, shapes, pairs, cells, tracking, NEAR, None, 1)
+    work = _ClearanceBounds(model, shapes, pairs, cells, tracking, NEAR, None, 1)
     work.search(NEAR)
     return work.bounds - PLACEMENT
 
 
-class _Work:
+class _ClearanceBounds:
     """Bounds (M, P) in the making, and the directions that they rest on."""
 
     def __init__(

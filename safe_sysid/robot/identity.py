@@ -27,8 +27,8 @@ from safe_sysid.robot.scenes.scene import Scene
 __all__ = [
     "PARTS",
     "SCOPES",
+    "ClaimScope",
     "IdentityPart",
-    "Scope",
     "differences",
     "digest",
     "disagreements",
@@ -51,7 +51,7 @@ class IdentityPart:
 
 
 @dataclasses.dataclass(frozen=True)
-class Scope:
+class ClaimScope:
     """A kind of claim."""
 
     parts: tuple[str, ...]  #: of :data:`PARTS`
@@ -133,11 +133,11 @@ _OF_BOUNDS: Mapping[str, str] = {
 }
 
 #: By name.
-SCOPES: Mapping[str, Scope] = {
+SCOPES: Mapping[str, ClaimScope] = {
     # Intervals of what the hand holds, proved from a log.
-    "bounds": Scope(("urdf", "prior"), _OF_BOUNDS),
+    "bounds": ClaimScope(("urdf", "prior"), _OF_BOUNDS),
     # Equations of a motion with the empty hand, for later runs.
-    "tare": Scope(
+    "tare": ClaimScope(
         ("urdf", "empty_hand"),
         {
             **_OF_BOUNDS,
@@ -149,7 +149,7 @@ SCOPES: Mapping[str, Scope] = {
         },
     ),
     # Motions that are certified for a box of parameters, which may be one of bounds: what those rest on is in it.
-    "plans": Scope(
+    "plans": ClaimScope(
         ("urdf", "prior", "limits", "bodies", "allowed_pairs"),
         {
             **_OF_EQUATIONS,
@@ -161,7 +161,7 @@ SCOPES: Mapping[str, Scope] = {
         },
     ),
     # What nodes that work together must have in common.
-    "run": Scope(
+    "run": ClaimScope(
         ("urdf", "prior", "limits", "bodies", "allowed_pairs"),
         {
             "name": "what the name stands for is compared",

@@ -16,7 +16,7 @@ from safe_sysid.robot.frames import quaternion_wxyz
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.view.arm_shapes import LinkShape
 from safe_sysid.view.skin import skin_of_boxes
-from safe_sysid.view.snapshot import Solid
+from safe_sysid.view.snapshot import DrawnSolid
 from safe_sysid.view.solids import AROUND, Mesh, ball, box, cylinder, joined, placed, rounded_hull, unindexed
 from safe_sysid.view.text import plain
 
@@ -112,7 +112,7 @@ class ArmScene:
 
     # -- what others drew ---------------------------------------------------------------------------------------
 
-    def obstacles(self, solids: Sequence[Solid]) -> None:
+    def obstacles(self, solids: Sequence[DrawnSolid]) -> None:
         """What stands around the arm."""
         self._clear(self._around)
         around = AROUND if len(solids) <= _FEW else 12
@@ -147,7 +147,7 @@ class ArmScene:
                 )
             )
 
-    def swept(self, solids: Sequence[Solid]) -> None:
+    def swept(self, solids: Sequence[DrawnSolid]) -> None:
         """All that the certificate lets the arm be in, as one skin."""
         self._clear(self._swept)
         boxes = [solid for solid in solids if solid.kind == "box"]
@@ -160,7 +160,7 @@ class ArmScene:
             self._scene.add_mesh_simple(self._name("swept"), *mesh, color=_SWEPT, opacity=0.3, side="back", **_GHOST)
         )
 
-    def way(self, solids: Sequence[Solid]) -> None:
+    def way(self, solids: Sequence[DrawnSolid]) -> None:
         """The flange's planned way: the first line of what is drawn of the plan."""
         self._clear(self._way)
         lines = [s for s in solids if s.kind == "line" and len(s.points) >= 2]
@@ -255,7 +255,7 @@ def _sky() -> NDArray[np.uint8]:
     return np.broadcast_to(top + share * (bottom - top), (256, 16, 3)).astype(np.uint8)
 
 
-def _mesh(solid: Solid, around: int) -> Mesh:
+def _mesh(solid: DrawnSolid, around: int) -> Mesh:
     """In the solid's own frame."""
     if solid.kind == "box":
         return box(solid.size)

@@ -41,20 +41,20 @@ class _Camera(msgspec.Struct, tag="ViewerCameraMessage", tag_field="type", forbi
         return all(map(math.isfinite, numbers))
 
 
-class _Value(msgspec.Struct, forbid_unknown_fields=True):
+class _ControlValue(msgspec.Struct, forbid_unknown_fields=True):
     value: bool | float | _Text
 
 
-class _Update(msgspec.Struct, tag="GuiUpdateMessage", tag_field="type", forbid_unknown_fields=True):
+class _ControlUpdate(msgspec.Struct, tag="GuiUpdateMessage", tag_field="type", forbid_unknown_fields=True):
     uuid: _Text
-    updates: _Value
+    updates: _ControlValue
 
     def sound(self) -> bool:
         value = self.updates.value
         return not isinstance(value, float) or math.isfinite(value)
 
 
-_DECODER = msgspec.msgpack.Decoder(_Camera | _Update)
+_DECODER = msgspec.msgpack.Decoder(_Camera | _ControlUpdate)
 
 
 class BrowserScreen:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.robot.margin import Margin
 
-__all__ = ["OLD", "BoundsView", "NodeView", "RunOutcome", "Snapshot", "Solid"]
+__all__ = ["OLD", "BoundsView", "DrawnSolid", "NodeView", "RunOutcome", "Snapshot"]
 
 #: What was said longer ago is history, s of wall time.
 OLD = 3.0
@@ -34,7 +34,7 @@ class BoundsView:
 
 
 @dataclass(frozen=True, eq=False)
-class Solid:
+class DrawnSolid:
     """Something drawn in the world."""
 
     kind: str  #: "box", "sphere", "cylinder", "line" or "triangles"

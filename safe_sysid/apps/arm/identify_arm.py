@@ -29,7 +29,7 @@ from safe_sysid.apps.progress import steps
 from safe_sysid.dynamics.closed_chain import Mechanism, check_uniqueness, load_mechanism
 from safe_sysid.dynamics.closed_chain.files import mechanism_path, mechanism_urdf
 from safe_sysid.errors import ConfigError
-from safe_sysid.identification.arm.identify import ArmIdentification, Choices, identify_samples
+from safe_sysid.identification.arm.identify import ArmIdentification, ArmOptions, identify_samples
 from safe_sysid.identification.arm.logs.preparation import prepare
 from safe_sysid.identification.arm.torque_constants import TorqueConstant, torque_constants
 from safe_sysid.identification.arm.wrong_columns import common_scale
@@ -89,7 +89,7 @@ def identify_arm(options: IdentifyArmOptions) -> int:
         if refused(options, "identify-arm", [finding.message for finding in findings], "identified"):
             return 2
         tell("identifying", 0.05)
-        choices = Choices(
+        choices = ArmOptions(
             options.method, options.regularisation, options.known_links, options.motors_only,
             not options.plain_friction, transition, link_side,
         )  # fmt: skip

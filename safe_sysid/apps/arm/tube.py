@@ -22,7 +22,7 @@ from safe_sysid.robot.config import load_settings
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.whole_files import replacing
 
-__all__ = ["Margins", "TrackedLog", "measure_tube", "read_tracked", "speed_table", "tube_text", "write_tube"]
+__all__ = ["TrackedLog", "TubeMargins", "measure_tube", "read_tracked", "speed_table", "tube_text", "write_tube"]
 
 #: Suffixes of a table's columns that hold the desired motion.
 DESIRED = ("desired_position", "desired_velocity")
@@ -43,7 +43,7 @@ class TrackedLog:
 
 
 @dataclass(frozen=True)
-class Margins:
+class TubeMargins:
     """What is added to what was seen."""
 
     inner: float = 1.5  #: factor of the largest errors of position and velocity that were seen
@@ -106,7 +106,7 @@ def _jerk(log: TrackedLog) -> FloatArray:
 
 
 def measure_tube(
-    model: RobotModel, free: Sequence[TrackedLog], loaded: Sequence[TrackedLog], heaviest: float, margins: Margins
+    model: RobotModel, free: Sequence[TrackedLog], loaded: Sequence[TrackedLog], heaviest: float, margins: TubeMargins
 ) -> dict[str, Any]:
     """The tube as ``controller.tube`` declares it.
 

@@ -29,7 +29,7 @@ MARGIN = 0.2  # added to everything that a log shows
 
 
 @dataclass(frozen=True)
-class Sensor:
+class SensorClass:
     """A class of torque sensors: what it measures, and its relative error b, which a log can hardly show."""
 
     source: str
@@ -38,8 +38,8 @@ class Sensor:
 
 
 SENSORS = {
-    "current": Sensor("motor", 0.05, "motor currents times torque constants, before friction"),
-    "joint-torque": Sensor("link", 0.02, "torque sensors in the joints, behind friction and gears"),
+    "current": SensorClass("motor", 0.05, "motor currents times torque constants, before friction"),
+    "joint-torque": SensorClass("link", 0.02, "torque sensors in the joints, behind friction and gears"),
 }
 _SMOOTH_S = 0.06  # positions are smoothed over
 _FEWEST = 7  # samples of a smoothing window

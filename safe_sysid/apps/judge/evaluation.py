@@ -18,7 +18,7 @@ from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.identification.diagnosis.narrowed import why_taught_nothing
 from safe_sysid.report.run.logs import PlantLog, RunLogs, UpdateEntry
-from safe_sysid.report.run.summary import ClearanceSummary, Evidence, Safety, Tracking, Use, Violations
+from safe_sysid.report.run.summary import ClearanceSummary, Evidence, LimitUse, Safety, Tracking, Violations
 from safe_sysid.robot.model import RobotModel
 
 __all__ = ["CLEARANCE_STRIDE", "Curves", "Evaluation", "Oracle", "evaluate"]
@@ -62,7 +62,7 @@ def evaluate(logs: RunLogs, model: RobotModel, gains: TrackingTube, clearance: O
     """
     record = JudgeRecord(gaps=list(logs.missing))
     plant = logs.plant
-    uses: dict[str, Use | None] = dict.fromkeys(("position", "velocity", "torque"))
+    uses: dict[str, LimitUse | None] = dict.fromkeys(("position", "velocity", "torque"))
     tracking: dict[str, Tracking | None] = dict.fromkeys(("position", "velocity", "energy"))
     distances = (np.zeros(0), np.zeros(0), np.zeros(0))
     shares = (np.zeros(0), np.zeros((0, model.n)), np.zeros((0, model.n)), np.zeros(0))
@@ -120,7 +120,7 @@ def _all_finite(plant: PlantLog) -> bool:
 # -- limits ---------------------------------------------------------------------------------------------------------
 
 
-def _limits(record: JudgeRecord, plant: PlantLog, model: RobotModel) -> dict[str, Use | None]:
+def _limits(record: JudgeRecord, plant: PlantLog, model: RobotModel) -> dict[str, LimitUse | None]:
     """Position, velocity and torque of every tick against their limits."""
     limits = model.limits
     bounded = np.isfinite(limits.position_lower) & np.isfinite(limits.position_upper)
@@ -134,12 +134,12 @@ def _limits(record: JudgeRecord, plant: PlantLog, model: RobotModel) -> dict[str
         ("velocity", np.abs(plant.qd) / limits.velocity, np.abs(plant.qd) > limits.velocity, plant.qd, "rad/s", None),
         ("torque", torque / limits.torque, torque > limits.torque, torque, "N m", None),
     )
-    uses: dict[str, Use | None] = {}
+    uses: dict[str, LimitUse | None] = {}
     for kind, share, bad, value, unit, borders in cases:
         k, j = divmod(int(np.argmax(share)), share.shape[1])
         joint, time = model.joint_names[j], float(plant.time[k])
         measurable = kind != "position" or bool(np.any(bounded))
-        uses[kind] = Use(percent=100.0 * float(share[k, j]), joint=joint, time_s=time) if measurable else None
+        uses[kind] = LimitUse(percent=100.0 * float(share[k, j]), joint=joint, time_s=time) if measurable else None
         ticks = np.flatnonzero(bad.any(axis=1))
         if ticks.size:
             first = int(ticks[0])

@@ -25,7 +25,7 @@ from safe_sysid.dynamics.recursion import RecursiveDynamics
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.arm.logs.checks import check_log
 from safe_sysid.identification.arm.logs.preparation import DataError, Processing, prepare
-from safe_sysid.learning.neural.dataset import SPLITS, Dataset, Entry, Motion, write_index, write_motion
+from safe_sysid.learning.neural.dataset import SPLITS, Dataset, DatasetEntry, MeasuredMotion, write_index, write_motion
 from safe_sysid.learning.neural.file import write_hybrid
 from safe_sysid.learning.neural.models import MODELS, OPTIMIZATIONS, TRANSITION, Learned
 from safe_sysid.learning.neural.scaling import scaling_of
@@ -126,7 +126,7 @@ def train(
     model = load_robot(dataset.robot) if model is None else model
     begin = time.perf_counter()
     theta = identified(model, dataset, kind.friction) if optimization == "2s" else None
-    predict: Callable[[Motion], FloatArray] | None = None
+    predict: Callable[[MeasuredMotion], FloatArray] | None = None
     history: tuple[Any, ...] = ()
     if theta is not None and kind.network is None:
         scaling, robot = scaling_of(dataset), {"robot": dataset.robot}
@@ -180,7 +180,7 @@ def errors_of(
     dataset: Dataset,
     model: RobotModel,
     splits: Sequence[str] = SPLITS,
-    predict: Callable[[Motion], FloatArray] | None = None,
+    predict: Callable[[MeasuredMotion], FloatArray] | None = None,
 ) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, dict[str, Any]]]]:
     """Errors of a model along whole trajectories, its memory empty at the start of each; by the code that control runs.
 
@@ -225,7 +225,7 @@ def errors_of(
     return {split: told(totals[split][""]) for split in splits if totals[split]}, parts
 
 
-def predicted_along(learned: Learned, model: RobotModel, motion: Motion) -> FloatArray:
+def predicted_along(learned: Learned, model: RobotModel, motion: MeasuredMotion) -> FloatArray:
     """(N, n) torque of a model along a motion, its memory empty at the start, N m.
 
     Args:
@@ -282,7 +282,7 @@ def dataset_from_logs(options: ArmLogOptions, model: RobotModel, folder: Path) -
     held_out = list(range(len(options.logs), len(logs))) or None
     first, rest = data.split(options.share, held_out)
     validation, test = rest.split(0.5)
-    entries: list[Entry] = []
+    entries: list[DatasetEntry] = []
     for split, part in zip(SPLITS, (first, validation, test), strict=True):
         for piece in part.parts():
             count = piece.stop - piece.start
@@ -293,8 +293,8 @@ def dataset_from_logs(options: ArmLogOptions, model: RobotModel, folder: Path) -
                 sos = butter(_ORDER, cutoff, fs=rate, output="sos")
                 qdd = np.gradient(sosfiltfilt(sos, qd, axis=0), 1.0 / rate, axis=0)
             stamp = np.arange(count) / rate
-            motion = Motion(stamp, part.q[piece], qd, qdd, part.torque[piece])
-            entry = Entry(
+            motion = MeasuredMotion(stamp, part.q[piece], qd, qdd, part.torque[piece])
+            entry = DatasetEntry(
                 f"{len(entries):02}.npz",
                 "slow" if np.max(np.abs(qd) / model.limits.velocity) < _SLOW else "fast",
                 split,

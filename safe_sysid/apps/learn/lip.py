@@ -23,9 +23,9 @@ from safe_sysid.identification.arm.logs.checks import check_log
 from safe_sysid.identification.arm.logs.preparation import ArmData
 from safe_sysid.learning.gaussian_process.file import HandOver, LearnedModel, write_model
 from safe_sysid.learning.gaussian_process.kernels import lip_kernel
-from safe_sysid.learning.gaussian_process.motions import Motions
+from safe_sysid.learning.gaussian_process.motions import MotionSamples
 from safe_sysid.learning.gaussian_process.regression import TorqueProcess, informative
-from safe_sysid.learning.gaussian_process.training import Training, train
+from safe_sysid.learning.gaussian_process.training import TrainingOptions, train
 from safe_sysid.learning.lip import hand_over
 from safe_sysid.logs.log import Log
 from safe_sysid.report.learning import learned_html
@@ -47,7 +47,7 @@ class LearnLipOptions(ArmLogOptions):
 
     joints: str | None = None
     samples: int = 500
-    epochs: int = Training.epochs
+    epochs: int = TrainingOptions.epochs
     batch: int = 100
     method: str = "adam"
     no_friction: bool = False
@@ -58,13 +58,13 @@ class LearnLipOptions(ArmLogOptions):
 
 
 @dataclass(frozen=True)
-class _Samples:
-    x: Motions
+class _TrainingSamples:
+    x: MotionSamples
     torque: FloatArray
     stamps: FloatArray  # nan where a segment begins
 
-    def __getitem__(self, index: IntArray) -> _Samples:
-        return _Samples(self.x[index], self.torque[index], self.stamps[index])
+    def __getitem__(self, index: IntArray) -> _TrainingSamples:
+        return _TrainingSamples(self.x[index], self.torque[index], self.stamps[index])
 
 
 def learn_lip(options: LearnLipOptions) -> int:
@@ -138,13 +138,13 @@ def _arm(options: LearnLipOptions) -> tuple[str, tuple[str, ...], tuple[bool, ..
     return f"arm of {len(names)} joints", tuple(names), tuple(slides)
 
 
-def _samples(data: ArmData, slides: Sequence[bool]) -> _Samples:
+def _samples(data: ArmData, slides: Sequence[bool]) -> _TrainingSamples:
     stamps = data.stamps - data.stamps[0]
     stamps[data.segments[1:-1]] = np.nan
-    return _Samples(Motions(data.q, data.qd, data.qdd, slides), np.asarray(data.torque), stamps)
+    return _TrainingSamples(MotionSamples(data.q, data.qd, data.qdd, slides), np.asarray(data.torque), stamps)
 
 
-def _distinct(samples: _Samples) -> tuple[_Samples, int]:
+def _distinct(samples: _TrainingSamples) -> tuple[_TrainingSamples, int]:
     """Without samples that are there twice: they would be believed twice."""
     rows = np.hstack([samples.x.inputs, samples.torque])
     kept = np.sort(np.unique(rows, axis=0, return_index=True)[1])
@@ -180,17 +180,17 @@ class _Learning:
     def __init__(
         self,
         options: LearnLipOptions,
-        samples: _Samples,
-        held_out: _Samples,
+        samples: _TrainingSamples,
+        held_out: _TrainingSamples,
         names: tuple[str, ...],
         common: dict[str, Any],
     ) -> None:
         self._options, self._samples, self._held_out = options, samples, held_out
         self._names, self._common = names, common
 
-    def training(self, epochs: int, starts: int) -> Training:
+    def training(self, epochs: int, starts: int) -> TrainingOptions:
         o = self._options
-        return Training(o.method, epochs, o.batch, seed=o.seed, starts=starts, device=o.device)
+        return TrainingOptions(o.method, epochs, o.batch, seed=o.seed, starts=starts, device=o.device)
 
     def chosen(self, process: TorqueProcess) -> tuple[TorqueProcess, list[dict[str, Any]]]:
         """The process with the most informative samples, and errors with fewer, others and all."""

@@ -43,10 +43,10 @@ from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scenes.scene import load_scene
 
-__all__ = ["Answer", "Verification"]
+__all__ = ["Verification", "VerifyStatus"]
 
 
-class Answer(IntEnum):
+class VerifyStatus(IntEnum):
     """What was found; the value is the exit status."""
 
     PASS = 0
@@ -54,9 +54,9 @@ class Answer(IntEnum):
     CONDITIONAL = 3
 
 
-def worst(answers: Sequence[Answer]) -> Answer:
+def worst(answers: Sequence[VerifyStatus]) -> VerifyStatus:
     """What a whole is, of its parts: refuted, else conditional, else proved."""
-    return next((a for a in (Answer.FAIL, Answer.CONDITIONAL) if a in answers), Answer.PASS)
+    return next((a for a in (VerifyStatus.FAIL, VerifyStatus.CONDITIONAL) if a in answers), VerifyStatus.PASS)
 
 
 @dataclass
@@ -78,7 +78,7 @@ class Verification:
     _plans: PlanChecker | None = field(default=None, repr=False)
     _verdicts: dict[tuple[Any, ...], list[ChainVerdict]] = field(default_factory=dict, repr=False)
 
-    def check(self, names: Sequence[str | Path]) -> Answer:
+    def check(self, names: Sequence[str | Path]) -> VerifyStatus:
         """Check files and directories, in this order; the worst answer counts.
 
         Raises SafeSysIdError: something could not be checked: a log is missing, another robot, ...
@@ -87,13 +87,13 @@ class Verification:
             names: certificates, plans, or directories with any of them. Bounds of a directory may be used by plans of
                 those after it.
         """
-        answers: list[Answer] = []
+        answers: list[VerifyStatus] = []
         elsewhere: dict[str, Proved] = {}
         for name in (Path(name) for name in names):
             proved: dict[str, Proved] = {}
             if name.is_dir() and (reason := refuted(name)) is not None:
                 self._say(f"FAIL: {name / reason}")
-                answers.append(Answer.FAIL)
+                answers.append(VerifyStatus.FAIL)
                 continue
             for schema, paths in _collect(name):
                 if schema == ARM_SCHEMA:
@@ -104,7 +104,7 @@ class Verification:
                     answers.append(self._check_plans(paths, name, proved, elsewhere))
             if name.is_dir() and (stray := _stray(name)) is not None:
                 self._say(f"FAIL: {stray}")
-                answers.append(Answer.FAIL)
+                answers.append(VerifyStatus.FAIL)
             elsewhere |= {f"{box} of {name}": bounds for box, bounds in proved.items()}
         self.bounds = elsewhere
         return worst(answers)
@@ -112,24 +112,24 @@ class Verification:
     def _say(self, text: str) -> None:
         self.console.print(text, markup=False)
 
-    def _check_arm(self, path: Path) -> Answer:
+    def _check_arm(self, path: Path) -> VerifyStatus:
         """Check the intervals of an arm's own parameters."""
         try:
             certificate = read_arm_certificate(path)
         except CertificateError as error:
             self._say(f"FAIL: {error}")
-            return Answer.FAIL
+            return VerifyStatus.FAIL
         model = self._robot_of(certificate)
         book = LogBook([named_log for named_log, _ in self._logs_beside([path])[0]])
         with bar("rebuilding rows", self.quiet) as progress:
             verdict = check_arm_certificate(certificate, model, book, progress)
         wrong = arm_problem(certificate, model) if verdict.reason is None else None
         print_arm_verdict(self.console, model, certificate, verdict, wrong)
-        return Answer.PASS if verdict.reason is None and wrong is None else Answer.FAIL
+        return VerifyStatus.PASS if verdict.reason is None and wrong is None else VerifyStatus.FAIL
 
     # -- bounds -------------------------------------------------------------------------------------------------
 
-    def _check_bounds(self, paths: Sequence[Path], named: Path, proved: dict[str, Proved]) -> Answer:
+    def _check_bounds(self, paths: Sequence[Path], named: Path, proved: dict[str, Proved]) -> VerifyStatus:
         """Check a chain; ``proved`` gets the bounds of every certificate that is proved, by the identity of its box."""
         certificates, broken = [], None
         for path in paths:
@@ -140,7 +140,7 @@ class Verification:
         certificates.sort(key=lambda c: (c.header["epoch"], c.header["seq"]))
         if broken is not None:
             self._say(f"FAIL: {broken}")
-            return Answer.FAIL
+            return VerifyStatus.FAIL
         model = self._robot_of(certificates[0])
         runs, tares = self._logs_beside(paths)
         book, tare_book = LogBook([named_log for named_log, _ in runs]), LogBook([t for t, _ in tares])
@@ -166,8 +166,8 @@ class Verification:
             proved |= {v.identity: Proved(v.proved_lower, v.proved_upper, of) for v in verdicts}
         print_bounds_verdict(self.console, model, certificates, verdicts, wrong, open_end)
         if wrong is not None or not all(verdict.passed for verdict in verdicts):
-            return Answer.FAIL
-        return Answer.PASS if open_end is None else Answer.CONDITIONAL
+            return VerifyStatus.FAIL
+        return VerifyStatus.PASS if open_end is None else VerifyStatus.CONDITIONAL
 
     def _walk(
         self, model: RobotModel, certificates: Sequence[BoundsCertificate], book: LogBook, tares: LogBook
@@ -234,7 +234,7 @@ class Verification:
 
     def _check_plans(
         self, paths: Sequence[Path], named: Path, proved: Mapping[str, Proved], elsewhere: Mapping[str, Proved]
-    ) -> Answer:
+    ) -> VerifyStatus:
         checker, stderr = self._checker(paths), Console(stderr=True)
         reports: list[PlanReport] = []
         for path in track(paths, "certifying plans", console=stderr, transient=True, disable=self.quiet):
@@ -260,8 +260,8 @@ class Verification:
                 )
         print_verdict(self.console, reports, wrong, assumed, tuple(dict.fromkeys(conditions)))
         if wrong is not None or not all(report.passed for report in reports):
-            return Answer.FAIL
-        return Answer.CONDITIONAL if conditions else Answer.PASS
+            return VerifyStatus.FAIL
+        return VerifyStatus.CONDITIONAL if conditions else VerifyStatus.PASS
 
 
 _BOUNDS, _PLAN = "safe_sysid/identification-certificate/1", "safe_sysid/plan/2"

@@ -17,7 +17,7 @@ from safe_sysid.dynamics.magnitudes import TorqueSensitivity, inertia_growth, li
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["Change", "ClosedLoop", "PowerLoss", "infinite"]
+__all__ = ["ClosedLoop", "PowerLoss", "RegressorChange", "infinite"]
 
 #: Relative head-room for rounding in the power loss (a few hundred operations on positive numbers).
 _ROUND = 1.0 + 1e-10
@@ -46,7 +46,7 @@ def infinite(n: int) -> PowerLoss:
 
 
 @dataclass(frozen=True)
-class Change:
+class RegressorChange:
     """Of W_s theta since a measurement of age a: ``|Delta'| <= moved |a - lead| + aged a + fixed + by_r |delta|``.
 
     Without ``H K_r delta``, which is bounded apart.
@@ -158,7 +158,7 @@ class ClosedLoop:
         )
         return error_rate, rate, sens
 
-    def change(self, nu: float, speed: float, age_max: float, lead: float) -> Change:
+    def change(self, nu: float, speed: float, age_max: float, lead: float) -> RegressorChange:
         """Step 6, for |r| <= nu, |dr| <= ``speed`` and ages up to ``age_max``."""
         a, norm = self.assume, self.torque_norm
         error_rate, rate, sens = self.motion_bounds(nu)
@@ -181,9 +181,9 @@ class ClosedLoop:
         fixed = norm(rows + self.coulomb * step)
         fixed += self.mu * k_max * k_max * self.motion_norm(a.position_error)
         by_r = self.gain(sens.qd) + self.mu * self.across * self.k_spread
-        return Change(norm(sens.q @ a.velocity), aged, fixed, by_r)
+        return RegressorChange(norm(sens.q @ a.velocity), aged, fixed, by_r)
 
-    def crude(self, nu: float, age: float, lead: float) -> tuple[float, float, Change] | None:
+    def crude(self, nu: float, age: float, lead: float) -> tuple[float, float, RegressorChange] | None:
         """R1, Omega and the change for commands in force up to ``age``; None if R1 cannot be bounded (step 5)."""
         S = self.assume.uncertainty * self.stretch
         if not np.isfinite(self.stretch):

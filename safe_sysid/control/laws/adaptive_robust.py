@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from safe_sysid.control.laws.law import ModelInUse, Proves
-from safe_sysid.control.laws.shared import Elapsed
+from safe_sysid.control.laws.shared import StepTime
 from safe_sysid.control.settings import AdaptiveRobustSettings
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics.newton_euler import newton_euler
@@ -75,7 +75,7 @@ class AdaptiveRobustLaw:
         # z = de + p e is B^T P (e, de) for P = [[K_p + p K_v, p], [p, 1]]: A^T P + P A = -diag(2 p K_p, 2 (K_v - p)).
         self._gains = np.array([s.bandwidth**2, damping, 0.5 * damping, s.rate, s.layer])
         self._first = s.initial_bound
-        self._elapsed = Elapsed(model.settings.measurement.max_age_s)
+        self._elapsed = StepTime(model.settings.measurement.max_age_s)
         self._work, self.torque = np.empty((2, model.n)), np.empty(model.n)
         self.residual_bound = np.zeros(model.n)
         self.estimate = np.array(model.theta_nominal)

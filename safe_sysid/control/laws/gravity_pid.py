@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 from safe_sysid.control.laws.law import ModelInUse, Proves
-from safe_sysid.control.laws.shared import Elapsed, joint_inertia
+from safe_sysid.control.laws.shared import StepTime, joint_inertia
 from safe_sysid.control.settings import GravityPidSettings
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics.newton_euler import newton_euler
@@ -67,7 +67,7 @@ class GravityPidLaw:
         self.integral_gain = s.integral * self.stiffness if s.K_i is None else per_joint(s.K_i, n)
         limit = s.windup * np.asarray(model.limits.torque)
         self._gains = np.stack([self.stiffness, self.damping, self.integral_gain, limit])
-        self._elapsed = Elapsed(model.settings.measurement.max_age_s)
+        self._elapsed = StepTime(model.settings.measurement.max_age_s)
         self.integral, self.torque = np.zeros(model.n), np.empty(model.n)
         self.residual_bound = np.zeros(model.n)
 

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from safe_sysid.control.laws.law import ModelInUse, Proves
-from safe_sysid.control.laws.shared import Elapsed, joint_inertia
+from safe_sysid.control.laws.shared import StepTime, joint_inertia
 from safe_sysid.control.settings import PassivityAdaptiveSettings
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics.recursion import slotine_li_kernel
@@ -90,7 +90,7 @@ class PassivityAdaptiveLaw:
         self._arm = model.kinematics.packed
         self.K_r, self.K_d = per_joint(s.K_r, n), s.decay * joint_inertia(model)
         self.adaptation = s.rate * np.square(model.arm_prior.rad)
-        self._elapsed = Elapsed(model.settings.measurement.max_age_s)
+        self._elapsed = StepTime(model.settings.measurement.max_age_s)
         self._gains = self.K_r, self.K_d, self.adaptation, model.friction_transition_velocity
         self._work = np.empty((5, 1, n)), np.empty((1, n, model.layout.size))
         self.estimate, self.torque = np.array(model.arm_prior.mid), np.empty(n)

@@ -8,7 +8,7 @@ from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.robot.model import RobotModel
 
-__all__ = ["Elapsed", "joint_inertia"]
+__all__ = ["StepTime", "joint_inertia"]
 
 
 def joint_inertia(model: RobotModel) -> FloatArray:
@@ -22,7 +22,7 @@ def joint_inertia(model: RobotModel) -> FloatArray:
     return inertia
 
 
-class Elapsed:
+class StepTime:
     """Time since the step before, never negative, and bounded: after a gap nothing is integrated that was not seen."""
 
     def __init__(self, longest: float) -> None:

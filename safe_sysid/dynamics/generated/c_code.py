@@ -1,8 +1,8 @@
 """Expressions as a graph without repetitions, and the straight-line C99 that is written from it: no heap, no libraries.
 
-Tracing a computation with :class:`Value` s in place of numbers folds constants, drops what is multiplied by zero, keeps
-signs out of the nodes (``a - b`` and ``b - a`` are one node) and finds equal subexpressions. What depends on parameters
-and constants alone is told from what depends on the state: it is computed once per set of parameters.
+A computation traced with :class:`GraphValue` in place of numbers folds constants, drops what is multiplied by zero,
+keeps signs out of the nodes (``a - b`` and ``b - a`` are one node) and finds equal subexpressions. What depends on
+parameters and constants alone is told from what depends on the state: it is computed once per set of parameters.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Count", "Graph", "Source", "Value", "write_c"]
+__all__ = ["Graph", "GraphValue", "OperationCount", "Source", "write_c"]
 
 
 @dataclass(frozen=True)
-class Count:
+class OperationCount:
     """Operations that one evaluation takes, those of the parameters alone not counted."""
 
     multiplications: int
@@ -45,19 +45,19 @@ class Graph:
             self.fixed.append(key[0] == "k" or (key[0] != "v" and all(self.fixed[i] for i in key[1:])))
         return found
 
-    def state(self, text: str) -> Value:
+    def state(self, text: str) -> GraphValue:
         """An input that changes from call to call, written as ``text`` in code."""
-        return Value(self, 1.0, self.node("v", text))
+        return GraphValue(self, 1.0, self.node("v", text))
 
-    def parameter(self, text: str) -> Value:
+    def parameter(self, text: str) -> GraphValue:
         """An input that code prepared for a set of parameters has read already."""
         value = self.state(text)
         self.fixed[value.index] = True
         return value
 
-    def constant(self, x: float) -> Value:
+    def constant(self, x: float) -> GraphValue:
         """A number."""
-        return Value(self, -1.0 if x < 0 else 1.0, self.node("k", abs(float(x))))
+        return GraphValue(self, -1.0 if x < 0 else 1.0, self.node("k", abs(float(x))))
 
     def needed(self, roots: list[int]) -> list[int]:
         """Nodes that roots are made of, in order."""
@@ -71,13 +71,13 @@ class Graph:
                 stack.extend(self.nodes[index][1:])
         return sorted(seen)
 
-    def count(self, values: list[Value]) -> Count:
+    def count(self, values: list[GraphValue]) -> OperationCount:
         """Operations for some values, given the state."""
         kinds = [self.nodes[i][0] for i in self.needed([v.index for v in values]) if not self.fixed[i]]
-        return Count(kinds.count("*"), kinds.count("+") + kinds.count("-"), kinds.count("/"))
+        return OperationCount(kinds.count("*"), kinds.count("+") + kinds.count("-"), kinds.count("/"))
 
 
-class Value:
+class GraphValue:
     """A node with a sign; arithmetic with numbers and other values of one graph makes new ones."""
 
     __slots__ = ("graph", "index", "sign")
@@ -90,16 +90,16 @@ class Value:
         key = self.graph.nodes[self.index]
         return self.sign * key[1] if key[0] == "k" else None
 
-    def _other(self, other: Value | float) -> Value:
-        return other if isinstance(other, Value) else self.graph.constant(other)
+    def _other(self, other: GraphValue | float) -> GraphValue:
+        return other if isinstance(other, GraphValue) else self.graph.constant(other)
 
-    def __neg__(self) -> Value:
-        return Value(self.graph, -self.sign, self.index)
+    def __neg__(self) -> GraphValue:
+        return GraphValue(self.graph, -self.sign, self.index)
 
-    def __pos__(self) -> Value:
+    def __pos__(self) -> GraphValue:
         return self
 
-    def __add__(self, other: Value | float) -> Value:
+    def __add__(self, other: GraphValue | float) -> GraphValue:
         other = self._other(other)
         x, y = self._number(), other._number()
         if x == 0.0:
@@ -112,13 +112,13 @@ class Value:
         if a.index == b.index:
             return self.graph.constant(0.0) if a.sign != b.sign else self * 2.0
         if a.sign == b.sign:
-            return Value(self.graph, a.sign, self.graph.node("+", a.index, b.index))
-        return Value(self.graph, a.sign, self.graph.node("-", a.index, b.index))
+            return GraphValue(self.graph, a.sign, self.graph.node("+", a.index, b.index))
+        return GraphValue(self.graph, a.sign, self.graph.node("-", a.index, b.index))
 
-    def __sub__(self, other: Value | float) -> Value:
+    def __sub__(self, other: GraphValue | float) -> GraphValue:
         return self + -self._other(other)
 
-    def __mul__(self, other: Value | float) -> Value:
+    def __mul__(self, other: GraphValue | float) -> GraphValue:
         other = self._other(other)
         x, y = self._number(), other._number()
         if x is not None and y is not None:
@@ -129,20 +129,20 @@ class Value:
             if number in (1.0, -1.0):
                 return value if number > 0 else -value
         a, b = sorted((self.index, other.index))
-        return Value(self.graph, self.sign * other.sign, self.graph.node("*", a, b))
+        return GraphValue(self.graph, self.sign * other.sign, self.graph.node("*", a, b))
 
-    def __truediv__(self, other: Value) -> Value:
+    def __truediv__(self, other: GraphValue) -> GraphValue:
         if self._number() == 0.0:
             return self
-        return Value(self.graph, self.sign * other.sign, self.graph.node("/", self.index, other.index))
+        return GraphValue(self.graph, self.sign * other.sign, self.graph.node("/", self.index, other.index))
 
     __radd__ = __add__
     __rmul__ = __mul__
 
-    def __rsub__(self, other: float) -> Value:
+    def __rsub__(self, other: float) -> GraphValue:
         return -self + other
 
-    def __rtruediv__(self, other: float) -> Value:
+    def __rtruediv__(self, other: float) -> GraphValue:
         return self.graph.constant(other) / self
 
 
@@ -218,7 +218,7 @@ def _statements(graph: Graph, wanted: Sequence[int], names: dict[int, str]) -> l
 def write_c(
     graph: Graph,
     joints: int,
-    functions: Mapping[str, Sequence[Value | float]],
+    functions: Mapping[str, Sequence[GraphValue | float]],
     prefix: str = "arm",
     transition: float = 0.0,
     inner: bool = False,
@@ -230,7 +230,7 @@ def write_c(
         inner: only ``static void one_NAME(k, q, qd, qdd, tau, out)``, for code that follows, of values without
             parameters.
     """
-    roots = {name: [v.index for v in values if isinstance(v, Value)] for name, values in functions.items()}
+    roots = {name: [v.index for v in values if isinstance(v, GraphValue)] for name, values in functions.items()}
     stored: dict[int, str] = {}
     for indices in roots.values():
         used = graph.needed(indices)
@@ -262,7 +262,7 @@ def write_c(
             *_statements(graph, body, names),
         ]
         for place, value in enumerate(values):
-            if isinstance(value, Value):
+            if isinstance(value, GraphValue):
                 sign = "-" if value.sign < 0 else ""
                 lines.append(f"    out[{place}] = {sign}{names[value.index]};")
             else:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from safe_sysid.core.arrays import FloatArray
-from safe_sysid.dynamics.generated.c_code import Count, Graph, Source, Value, write_c
+from safe_sysid.dynamics.generated.c_code import Graph, GraphValue, OperationCount, Source, write_c
 from safe_sysid.dynamics.generated.compiled import load
 from safe_sysid.dynamics.generated.factored import FactoredArm
 from safe_sysid.dynamics.generated.model import PseudoSymbolicModel
@@ -35,9 +35,9 @@ class Candidates:
     joints: int
     values: dict[tuple[str, str], list[Any]]
 
-    def count(self, function: str, method: str) -> Count:
+    def count(self, function: str, method: str) -> OperationCount:
         """Operations of one evaluation, sines and cosines not counted."""
-        return self.graph.count([v for v in self.values[function, method] if isinstance(v, Value)])
+        return self.graph.count([v for v in self.values[function, method] if isinstance(v, GraphValue)])
 
     def fewest(self) -> dict[str, str]:
         """The method of each function that takes fewer operations."""
@@ -96,7 +96,7 @@ def candidates(
                 x for i, row in enumerate(arm.regressor(arm.qd, arm.qdd)) for x in (*row, *columns[i])
             ]
         # A reduced model may have lost all of a joint's inertia: it accelerates nothing.
-        if all(isinstance(inertia[j][j], Value) for j in range(n)):
+        if all(isinstance(inertia[j][j], GraphValue) for j in range(n)):
             rest = [t - x for t, x in zip(tau, induced, strict=True)]
             values["forward", method] = solve(graph, inertia, rest)
     return Candidates(graph, model.n, values)
@@ -105,7 +105,7 @@ def candidates(
 def inverse_operations(model: PseudoSymbolicModel) -> int:
     """Operations of the pseudo-symbolic inverse dynamics of a model."""
     arm = FactoredArm(model)
-    return arm.graph.count([v for v in arm.torque(arm.qd, arm.qdd) if isinstance(v, Value)]).total
+    return arm.graph.count([v for v in arm.torque(arm.qd, arm.qdd) if isinstance(v, GraphValue)]).total
 
 
 def measure(found: Candidates, base: int) -> dict[tuple[str, str], float]:

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from safe_sysid.core.arrays import FloatArray, IntArray
-from safe_sysid.dynamics.generated.c_code import Graph, Value
+from safe_sysid.dynamics.generated.c_code import Graph, GraphValue
 from safe_sysid.dynamics.generated.model import GRAVITY, PseudoSymbolicModel, accelerations
 from safe_sysid.dynamics.generated.polynomials import DIGITS
 
 __all__ = ["FactoredArm"]
 
-Number = Value | float
+Number = GraphValue | float
 #: A polynomial: (function of the joints, number of its coefficient up to a factor or -1 for one, factor).
 _Terms = tuple[tuple[int, int, float], ...]
 
@@ -41,7 +41,7 @@ class FactoredArm:
         self._b = [g.parameter(f"b[{k}]") for k in range(model.l)]
         self.qd = [g.state(f"qd[{j}]") for j in range(self.n)]
         self.qdd = [g.state(f"qdd[{j}]") for j in range(self.n)]
-        self._powers: list[list[Value]] = []  # by digit; the first, one, is never looked up
+        self._powers: list[list[GraphValue]] = []  # by digit; the first, one, is never looked up
         for j in range(self.n):
             if model.chain.sliding[j]:
                 q = g.state(f"q[{j}]")

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from safe_sysid.core.layout import PER_LINK
-from safe_sysid.dynamics.generated.c_code import Graph, Value
+from safe_sysid.dynamics.generated.c_code import Graph, GraphValue
 from safe_sysid.dynamics.generated.chain import Chain
 from safe_sysid.errors import ModelError
 from safe_sysid.robot.model import Kinematics
 
 __all__ = ["TracedArm", "solve", "two_velocity_regressor"]
 
-Number = Value | float
+Number = GraphValue | float
 Vector = list[Any]  # of numbers: values and floats
 
 
@@ -42,7 +42,7 @@ def _times(matrix: Sequence[Vector], v: Vector) -> Vector:
 
 
 @dataclass(frozen=True)
-class _Body:
+class _LinkInertia:
     """Mass, first moment and inertia of a link, or of all links behind a joint."""
 
     m: Number
@@ -55,7 +55,7 @@ class _Body:
 
 
 @dataclass(frozen=True)
-class _Motion:
+class _LinkMotion:
     """Angular velocity, its rate, linear acceleration less gravity, and ``U = [dw x] + [w x]^2``, in a link's frame."""
 
     w: Vector
@@ -111,14 +111,14 @@ class TracedArm:
         x, y, z = v[0], v[1] * ca + v[2] * sa, v[2] * ca - v[1] * sa
         return [c * x + s * y, c * y - s * x, z]
 
-    def _link(self, j: int) -> _Body:
+    def _link(self, j: int) -> _LinkInertia:
         m, hx, hy, hz, *inertia = self._values[PER_LINK * j : PER_LINK * (j + 1)]
-        return _Body(m, [hx, hy, hz], inertia)
+        return _LinkInertia(m, [hx, hy, hz], inertia)
 
     def _rotor(self, j: int) -> Number:
         return self._values[PER_LINK * self.n + j]
 
-    def _motions(self, qd: Vector, qdd: Vector, gravity: bool = True) -> list[_Motion]:
+    def _motions(self, qd: Vector, qdd: Vector, gravity: bool = True) -> list[_LinkMotion]:
         w: Vector = [0.0, 0.0, 0.0]
         dw: Vector = [0.0, 0.0, 0.0]
         dv: Vector = [-float(x) if gravity else 0.0 for x in self.chain.gravity]
@@ -139,7 +139,7 @@ class TracedArm:
                 [xy + dw[2], -(xx + zz), yz - dw[0]],
                 [xz - dw[1], yz + dw[0], -(xx + yy)],
             ]
-            out.append(_Motion(w, dw, dv, u, [xy, xz, yz, xx, yy, zz]))
+            out.append(_LinkMotion(w, dw, dv, u, [xy, xz, yz, xx, yy, zz]))
         return out
 
     def torque(self, qd: Vector, qdd: Vector, gravity: bool = True) -> Vector:
@@ -174,7 +174,7 @@ class TracedArm:
                 forces[j - 1] = _add(forces[j - 1], force)
         return torque
 
-    def _carried(self, j: int, body: _Body) -> _Body:
+    def _carried(self, j: int, body: _LinkInertia) -> _LinkInertia:
         """A body given in frame j, in the one before."""
         (c, s), (ca, sa) = self._turn[j], map(float, self.chain.alpha[j])
         p, h = self._shift[j], self._down(j, body.h)
@@ -193,7 +193,7 @@ class TracedArm:
         # Steiner: I + (2 h.p + m p.p) 1 - (h p^T + p h^T + m p p^T), with k = h + m p.
         k = [a + body.m * b for a, b in zip(h, p, strict=True)]
         first = [h[i] * p[i] + k[i] * p[i] for i in range(3)]
-        return _Body(
+        return _LinkInertia(
             body.m,
             k,
             [
@@ -223,7 +223,7 @@ class TracedArm:
                 out[i][j] = out[j][i] = force[2] if self.chain.sliding[i] else moment[2]
             if j > 0:
                 other, seen = self._link(j - 1), self._carried(j, body)
-                body = _Body(other.m + seen.m, _add(other.h, seen.h), _add(other.inertia, seen.inertia))
+                body = _LinkInertia(other.m + seen.m, _add(other.h, seen.h), _add(other.inertia, seen.inertia))
         if self.rotors:
             for j in range(n):
                 out[j][j] = out[j][j] + self._rotor(j)
@@ -265,7 +265,7 @@ class TracedArm:
         return out
 
 
-def _add_columns(row: Vector, columns: dict[int, int], link: int, motion: _Motion, v: Vector, w: Vector) -> None:
+def _add_columns(row: Vector, columns: dict[int, int], link: int, motion: _LinkMotion, v: Vector, w: Vector) -> None:
     """Entries of a row of the regressor for one link: the twist (v, w) times wrenches per unit."""
     u, dw, dv, (xy, xz, yz, sxx, syy, szz) = motion.u, motion.dw, motion.dv, motion.products
     moments: dict[int, Vector] = {
@@ -335,7 +335,7 @@ def two_velocity_regressor(kin: Kinematics, graph: Graph) -> list[Vector]:
     u: list[Vector] = [zero, zero, zero]
     turns: list[list[Vector]] = []
     shifts: list[Vector] = []
-    motions: list[tuple[_Motion, Vector, Vector]] = []
+    motions: list[tuple[_LinkMotion, Vector, Vector]] = []
     for j in range(n):
         axis, sliding = [float(a) for a in kin.axis[j]], bool(kin.sliding[j])
         turns.append(_turned(graph, kin.rotation[j], axis, j, sliding))
@@ -359,7 +359,7 @@ def two_velocity_regressor(kin: Kinematics, graph: Graph) -> list[Vector]:
             [xy + dw[2], -(xx + zz), yz - dw[0]],
             [xz - dw[1], yz + dw[0], -(xx + yy)],
         ]
-        motions.append((_Motion(x, dw, dv, u, [xy, xz, yz, xx, yy, zz]), x, y))
+        motions.append((_LinkMotion(x, dw, dv, u, [xy, xz, yz, xx, yy, zz]), x, y))
     out: list[Vector] = [[0.0] * (11 * n) for _ in range(n)]
     columns, spins = {p: p for p in range(PER_LINK * n)}, {int(c): [0.0] * 3 for c in kin.motors.carrier}
     turning: dict[tuple[int, int], Vector] = {}

@@ -13,8 +13,8 @@ from safe_sysid.dynamics.closed_chain import Mechanism, MechanismMotion
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.arm.base_parameters import BaseParameters, parameter_units, parameter_words
 from safe_sysid.identification.arm.bounds.intervals import ArmIntervals
-from safe_sysid.identification.arm.estimates.consistent import Inside
-from safe_sysid.identification.arm.estimates.estimate import ArmEstimate, Known, estimate, estimates, normal_solution
+from safe_sysid.identification.arm.estimates.consistent import ProvedSet
+from safe_sysid.identification.arm.estimates.estimate import ArmEstimate, ArmPrior, estimate, estimates, normal_solution
 from safe_sysid.identification.arm.estimates.friction import Column, at_rest, candidates, choose, columns_of
 from safe_sysid.identification.arm.estimates.projection import agreeing
 from safe_sysid.identification.arm.estimates.residuals import ResidualFinding, diagnose_residuals, filtered_noise
@@ -22,7 +22,7 @@ from safe_sysid.identification.arm.excitation.open_parameters import Unexcited, 
 from safe_sysid.identification.arm.logs.preparation import ArmData
 from safe_sysid.identification.equations.measurement_errors import sensor_prior
 
-__all__ = ["ArmIdentification", "Choices", "identify_samples"]
+__all__ = ["ArmIdentification", "ArmOptions", "identify_samples"]
 
 #: Samples' worth of information of the drawing that are tried where none is said.
 _PULLS = (0.0, 10.0, 1000.0)
@@ -37,7 +37,7 @@ _TRIED = 200  # positions of other motions
 
 
 @dataclass(frozen=True)
-class Choices:
+class ArmOptions:
     """What the user decides."""
 
     method: str = "sdp"  #: one of :data:`~safe_sysid.identification.arm.estimates.estimate.METHODS`
@@ -90,7 +90,7 @@ def identify_samples(
     mechanism: Mechanism,
     samples: ArmData,
     held_out: ArmData,
-    choices: Choices | None = None,
+    choices: ArmOptions | None = None,
     progress: Callable[[float], None] | None = None,
     prove: Callable[[BaseParameters], ArmIntervals | None] | None = None,
 ) -> ArmIdentification:
@@ -108,7 +108,7 @@ def identify_samples(
         ParameterError: unknown links, or too few samples.
         ClosureError: a loop cannot be followed along the samples.
     """
-    choices, told = choices or Choices(), progress or (lambda share: None)
+    choices, told = choices or ArmOptions(), progress or (lambda share: None)
     motions = [part.motion(mechanism) for part in (samples, held_out)]
     regressor, other = (
         _regressor(mechanism, motion, part.direction, choices)
@@ -122,7 +122,7 @@ def identify_samples(
     told(0.2)
     rows, nominal = len(mechanism.actuated), mechanism.theta_nominal
     fixed = _fixed(mechanism, choices)
-    first = estimate(regressor, torque, mechanism.layout, rows, Known(nominal, fixed), method="wls", real=real)
+    first = estimate(regressor, torque, mechanism.layout, rows, ArmPrior(nominal, fixed), method="wls", real=real)
     told(0.4)
     columns: list[Column] = []
     if choices.further:
@@ -137,13 +137,13 @@ def identify_samples(
     never = tuple(size + k for k, column in enumerate(columns) if not column.signed)
     free = np.concatenate([fixed, np.zeros(len(columns), bool)])
     found, used = _pulled(
-        regressor, torque, other, measured, mechanism, Known(full, free, None, 0.0, never), choices,
+        regressor, torque, other, measured, mechanism, ArmPrior(full, free, None, 0.0, never), choices,
         (real, judged),
     )  # fmt: skip
     told(0.7)
     intervals = None if prove is None or columns else prove(found.base)
     if intervals is not None and choices.method in ("log_cholesky", "sdp"):
-        found = _moved(found, intervals, mechanism.layout, Known(nominal, fixed))
+        found = _moved(found, intervals, mechanism.layout, ArmPrior(nominal, fixed))
     told(0.9)
     modelled = (other @ found.theta).reshape(-1, rows)
     truth = measured.reshape(-1, rows)
@@ -182,10 +182,10 @@ def identify_samples(
     )
 
 
-def _moved(found: ArmEstimate, intervals: ArmIntervals, layout: ParameterLayout, known: Known) -> ArmEstimate:
+def _moved(found: ArmEstimate, intervals: ArmIntervals, layout: ParameterLayout, known: ArmPrior) -> ArmEstimate:
     """The estimate, moved into what is proved; as it is where no solver finds a real arm there."""
     box = sensor_prior(intervals.box, intervals.errors)  # an offset with a sensor's constant bias
-    inside = Inside(found.base.matrix, intervals.lower, intervals.upper, box.lower, box.upper)
+    inside = ProvedSet(found.base.matrix, intervals.lower, intervals.upper, box.lower, box.upper)
     if inside.holds(found.theta):
         return found
     try:
@@ -194,7 +194,7 @@ def _moved(found: ArmEstimate, intervals: ArmIntervals, layout: ParameterLayout,
         return found
 
 
-def _fixed(mechanism: Mechanism, choices: Choices) -> BoolArray:
+def _fixed(mechanism: Mechanism, choices: ArmOptions) -> BoolArray:
     fixed = np.zeros(mechanism.layout.size, bool)
     fixed[mechanism.layout.links] = choices.motors_only
     for name in choices.known_links:
@@ -214,7 +214,7 @@ def _fixed(mechanism: Mechanism, choices: Choices) -> BoolArray:
 
 
 def _regressor(
-    mechanism: Mechanism, motion: MechanismMotion, direction: FloatArray | None, choices: Choices
+    mechanism: Mechanism, motion: MechanismMotion, direction: FloatArray | None, choices: ArmOptions
 ) -> FloatArray:
     """(N n_a, 14 n), Coulomb friction of the motors through the torque's filter."""
     layout, rows = mechanism.layout, mechanism.regressor(motion, choices.transition)
@@ -242,7 +242,7 @@ def _further(
     regressors: tuple[FloatArray, FloatArray],
     first: ArmEstimate,
     fixed: BoolArray,
-    choices: Choices,
+    choices: ArmOptions,
     real: tuple[BoolArray, BoolArray],
 ) -> tuple[list[Column], FloatArray, FloatArray]:
     """Columns that held-out samples ask for, for samples and held-out ones."""
@@ -268,8 +268,8 @@ def _pulled(
     other: FloatArray,
     measured: FloatArray,
     mechanism: Mechanism,
-    known: Known,
-    choices: Choices,
+    known: ArmPrior,
+    choices: ArmOptions,
     real: tuple[BoolArray, BoolArray],
 ) -> tuple[ArmEstimate, float]:
     """The estimate with the strongest pull towards the drawing that held-out samples do not mind."""
@@ -322,7 +322,7 @@ def _positions(mechanism: Mechanism, samples: ArmData) -> FloatArray:
 
 
 def _other_motions(
-    mechanism: Mechanism, columns: list[Column], found: ArmEstimate, choices: Choices
+    mechanism: Mechanism, columns: list[Column], found: ArmEstimate, choices: ArmOptions
 ) -> Callable[[FloatArray, FloatArray, FloatArray], FloatArray]:
     def regressor(q: FloatArray, qd: FloatArray, qdd: FloatArray) -> FloatArray:
         motion = mechanism.motion(q, qd, qdd)

@@ -16,7 +16,7 @@ import numpy as np
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics.closed_chain import Mechanism
 from safe_sysid.errors import ParameterError
-from safe_sysid.identification.arm.estimates.estimate import Known, estimate
+from safe_sysid.identification.arm.estimates.estimate import ArmPrior, estimate
 from safe_sysid.identification.arm.estimates.friction import at_rest
 from safe_sysid.identification.arm.logs.preparation import ArmData
 
@@ -86,7 +86,7 @@ def _of_joint(
     norms = np.linalg.norm(columns, axis=0)
     if norms[-1] <= 1e-6 * norms.max():
         return nothing
-    known = Known(np.zeros(columns.shape[1]), norms <= 1e-9 * norms.max())
+    known = ArmPrior(np.zeros(columns.shape[1]), norms <= 1e-9 * norms.max())
     try:
         found = estimate(columns, effort, layout, 1, known, "wls", real=real)
     except ParameterError:

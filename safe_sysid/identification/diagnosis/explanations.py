@@ -18,7 +18,7 @@ from safe_sysid.identification.equations.row_errors import ERROR_CAUSES
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["Candidate", "Explanation", "candidates"]
+__all__ = ["Explanation", "ExplanationCandidate", "candidates"]
 
 #: Weights of kinds: one number that explains all beats a wider noise that would explain anything.
 _WEIGHT = {"offset": 1.0, "coulomb": 1.1, "viscous": 1.2, "noise": 1.5, "torque_abs": 1.6, "velocity": 2.5,
@@ -57,7 +57,7 @@ class Explanation:
 
 
 @dataclass(frozen=True, eq=False)
-class Candidate:
+class ExplanationCandidate:
     """A change by s >= 0 that is not yet sized."""
 
     kind: str  #: as of :class:`Explanation`
@@ -76,7 +76,7 @@ class Candidate:
 
 def candidates(
     model: RobotModel, errors: MeasurementErrors, rows: MomentumRows, box: ParameterBox, radius: FloatArray
-) -> Iterator[Candidate]:
+) -> Iterator[ExplanationCandidate]:
     """All single changes; those that widen slacks first.
 
     ``box``: prior of theta; ``radius``: (14 n + 10,) of theta and theta_h.
@@ -119,12 +119,12 @@ def candidates(
 
 def _make(
     kind: str, joint: int | None, widen: FloatArray, build: Callable[[float, float], Explanation], always: bool = False
-) -> Candidate:
+) -> ExplanationCandidate:
     cost = float(np.mean(widen))
-    return Candidate(kind, joint, widen, None, cost, lambda s: build(s, s * cost), always)
+    return ExplanationCandidate(kind, joint, widen, None, cost, lambda s: build(s, s * cost), always)
 
 
-def _noise(joint: int | None, widen: FloatArray, model: RobotModel, e: MeasurementErrors) -> Candidate:
+def _noise(joint: int | None, widen: FloatArray, model: RobotModel, e: MeasurementErrors) -> ExplanationCandidate:
     def build(s: float, cost: float) -> Explanation:
         where = "all joints" if joint is None else model.joint_names[joint]
         which = slice(None) if joint is None else [joint]
@@ -148,7 +148,7 @@ def _noise(joint: int | None, widen: FloatArray, model: RobotModel, e: Measureme
     return _make("noise", joint, widen, build, always=True)
 
 
-def _larger(kind: str, joint: int, widen: FloatArray, model: RobotModel, e: MeasurementErrors) -> Candidate:
+def _larger(kind: str, joint: int, widen: FloatArray, model: RobotModel, e: MeasurementErrors) -> ExplanationCandidate:
     """A larger declared error of one joint: ``torque_abs``, or ``velocity``."""
     if kind == "velocity":
         key, unit, limit = "velocity_error", f"{model.position_units[joint]}/s", model.limits.velocity[joint]
@@ -166,7 +166,7 @@ def _larger(kind: str, joint: int, widen: FloatArray, model: RobotModel, e: Meas
     return _make(kind, joint, widen, build)
 
 
-def _acceleration(widen: FloatArray, model: RobotModel, e: MeasurementErrors) -> Candidate:
+def _acceleration(widen: FloatArray, model: RobotModel, e: MeasurementErrors) -> ExplanationCandidate:
     def build(s: float, cost: float) -> Explanation:
         a = e.acceleration * (1.0 + s)
         largest, unit = float(np.max(e.acceleration)), model.position_units[int(np.argmax(e.acceleration))]
@@ -186,7 +186,7 @@ def _parameter(
     radius: float,
     widen: FloatArray | None,
     errors: MeasurementErrors,
-) -> Candidate:
+) -> ExplanationCandidate:
     layout = model.layout
     hand, payload = p >= layout.size, layout.payload
     column = payload.start + p - layout.size if hand else p
@@ -214,7 +214,9 @@ def _parameter(
         factor = 1.0 + by / (max(radius, reach) + small)
         return Explanation(kind, joint, text, s * cost, s * cost * _WEIGHT[kind], changed, prior, factor=factor)
 
-    return Candidate(kind, joint, widen, p, cost + (0.0 if widen is None else float(np.mean(widen))), explain)
+    return ExplanationCandidate(
+        kind, joint, widen, p, cost + (0.0 if widen is None else float(np.mean(widen))), explain
+    )
 
 
 def _about(

@@ -16,7 +16,7 @@ from safe_sysid.core.arrays import FloatArray
 from safe_sysid.identification.bounds.payload_constraints import PayloadConstraints
 from safe_sysid.identification.diagnosis.declared import Contradiction, contradicted_payload, payload_extent
 from safe_sysid.identification.diagnosis.elastic import ElasticProgram, scaled_problem
-from safe_sysid.identification.diagnosis.explanations import Candidate, Explanation, candidates
+from safe_sysid.identification.diagnosis.explanations import Explanation, ExplanationCandidate, candidates
 from safe_sysid.identification.diagnosis.structural import (
     TOLERANCE,
     earlier,
@@ -163,7 +163,12 @@ def _declared(
 
 
 def _explain(
-    program: ElasticProgram, options: list[Candidate], matrix: FloatArray, signed: FloatArray, violation: float, n: int
+    program: ElasticProgram,
+    options: list[ExplanationCandidate],
+    matrix: FloatArray,
+    signed: FloatArray,
+    violation: float,
+    n: int,
 ) -> tuple[list[Explanation], list[float]]:
     """Explanations by one declaration or parameter each, and noise scales (1 + n,), all joints first."""
     least = np.full(len(options), np.inf)

@@ -21,7 +21,7 @@ from safe_sysid.core.arrays import BoolArray, FloatArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.parameters import frozen_array
 
-__all__ = ["GAP", "REJECT_REASONS", "Measurements", "Run", "Sample", "SampleScreen"]
+__all__ = ["GAP", "REJECT_REASONS", "Measurements", "Sample", "SampleRun", "SampleScreen"]
 
 
 #: Why a sample or a window is not used.
@@ -99,7 +99,7 @@ class Measurements:
         return cls(*(np.concatenate([getattr(p, name) for p in parts]) for name in ("stamps", "q", "qd", "effort")))
 
 
-class Run(NamedTuple):
+class SampleRun(NamedTuple):
     """Consecutive good samples."""
 
     samples: Measurements
@@ -131,7 +131,7 @@ class SampleScreen:
         self._steps: FloatArray | None = None  # (31,) the last ones, s
         self.rejected: Counter[str] = Counter()
 
-    def runs(self, measurements: Measurements) -> list[Run]:
+    def runs(self, measurements: Measurements) -> list[SampleRun]:
         """Runs of good samples, in order; none before the 32nd sample, which are returned with the first ones.
 
         ``measurements``: samples in order of arrival.
@@ -179,7 +179,7 @@ class SampleScreen:
             first = base + int(index[a])
             part = slice(int(index[a]), int(index[b - 1]) + 1)  # no sample between them is missing
             samples = Measurements(stamps[a:b], unwrapped[a:b], measurements.qd[part], measurements.effort[part])
-            out.append(Run(samples, not broken[a], first))
+            out.append(SampleRun(samples, not broken[a], first))
         return out
 
     def _gaps(self, stamps: FloatArray, last: FloatArray) -> BoolArray:

@@ -23,7 +23,7 @@ from safe_sysid.core.layout import ROTOR, ParameterLayout
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.equations.held_torque import held_motion
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior, torque_interval
-from safe_sysid.identification.equations.measurements import Measurements, Run
+from safe_sysid.identification.equations.measurements import Measurements, SampleRun
 from safe_sysid.identification.equations.remainders import magnitudes
 from safe_sysid.identification.equations.row_errors import ERROR_CAUSES, WindowRows, window_kernel
 from safe_sysid.identification.equations.step_errors import Limits, StepErrors, StepTable, step_kernel
@@ -179,7 +179,7 @@ def momentum_rows(
         n rows per window, over theta alone; windows that contradict the declared acceleration bound are left out and
         counted.
     """
-    source = RowSource(kin, box, errors, Run(data, False, 0), ramp > 0.0, unknowns=unknowns)
+    source = RowSource(kin, box, errors, SampleRun(data, False, 0), ramp > 0.0, unknowns=unknowns)
     rows = source.rows(np.asarray(windows), ramp)
     return rows if unknowns is None else rows.without_constants(unknowns)
 
@@ -196,7 +196,7 @@ class RowSource:
         kin: Kinematics,
         box: ParameterBox,
         errors: MeasurementErrors,
-        run: Run,
+        run: SampleRun,
         ramps: bool,
         log: int = 0,
         unknowns: Unknowns | None = None,

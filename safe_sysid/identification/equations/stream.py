@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
-from safe_sysid.identification.equations.measurements import Measurements, Run, SampleScreen
+from safe_sysid.identification.equations.measurements import Measurements, SampleRun, SampleScreen
 from safe_sysid.identification.equations.momentum import MomentumRows, RowSource
 from safe_sysid.identification.equations.tied_positions import NEIGHBOURS
 from safe_sysid.identification.equations.windows import Cut, WindowCutter
@@ -110,7 +110,7 @@ class MomentumStream:
         margin = self._cutter.margin
         low = max(min(int(w[0, 0]) for w, _ in found) - margin - self._cutter.history, 0)
         high = max(int(w[-1, 1]) for w, _ in found) + margin
-        tail = Run(cut.tail.samples[low : high + 1], True, cut.tail.first + low)
+        tail = SampleRun(cut.tail.samples[low : high + 1], True, cut.tail.first + low)
         ramps = any(ramp > 0.0 for _, ramp in found)
         source = RowSource(self._kin, box, self._errors, tail, ramps, self._log, self._unknowns)
         return [source.rows(w - low, ramp) for w, ramp in found]

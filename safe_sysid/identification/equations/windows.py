@@ -9,7 +9,7 @@ from numba import njit
 
 from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.errors import ParameterError
-from safe_sysid.identification.equations.measurements import Measurements, Run
+from safe_sysid.identification.equations.measurements import Measurements, SampleRun
 
 __all__ = ["Cut", "WindowCutter", "weights"]
 
@@ -42,7 +42,7 @@ class Cut(NamedTuple):
         windows: for each length (W, 2), first and last sample, as indices into ``tail``.
     """
 
-    tail: Run
+    tail: SampleRun
     windows: tuple[IntArray, ...]
 
 
@@ -68,16 +68,16 @@ class WindowCutter:
         self._lengths, self._stride, self._half = lengths, stride, 0.5 * period
         self.margin, self.history = margin, history
         self._next = [margin] * len(lengths)
-        self._tail: Run | None = None
+        self._tail: SampleRun | None = None
 
-    def cut(self, run: Run) -> Cut:
+    def cut(self, run: SampleRun) -> Cut:
         """Windows that this run completes; keeps what is not used up."""
         if not run.continues or self._tail is None:
             tail = run
             self._next = [self.margin] * len(self._lengths)
         else:
             joined = Measurements.concatenate([self._tail.samples, run.samples])
-            tail = Run(joined, True, self._tail.first)
+            tail = SampleRun(joined, True, self._tail.first)
         stamps = tail.samples.stamps
         windows = []
         for i, length in enumerate(self._lengths):
@@ -86,7 +86,7 @@ class WindowCutter:
             )
             windows.append(found[:count])
         keep = max(min(min(self._next), len(stamps)) - self.margin - self.history, 0)
-        self._tail = Run(tail.samples[keep:], True, tail.first + keep)
+        self._tail = SampleRun(tail.samples[keep:], True, tail.first + keep)
         self._next = [start - keep for start in self._next]
         return Cut(tail, tuple(windows))
 

@@ -20,7 +20,7 @@ from numba import literal_unroll, njit
 
 from safe_sysid.core.arrays import BoolArray, FloatArray
 from safe_sysid.learning.gaussian_process.lagrangian_kernel import FEATURES, LANES, load_lanes, torque_block
-from safe_sysid.learning.gaussian_process.motions import Motions
+from safe_sysid.learning.gaussian_process.motions import MotionSamples
 
 __all__ = [
     "add_cross_squared_exponential",
@@ -56,7 +56,7 @@ def links_of(n: int) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
     return tuple(((0,) * min(m, _HEAD), (0,) * max(m - _HEAD, 0)) for m in range(1, n + 1))
 
 
-def lanes_of(x: Motions, dual: FloatArray) -> FloatArray:
+def lanes_of(x: MotionSamples, dual: FloatArray) -> FloatArray:
     """Samples as :func:`mean_torques` reads them, (groups, n, PER_SAMPLE * LANES).
 
     ``x``: N samples in the process's units; ``dual``: (N, n).

@@ -21,7 +21,7 @@ from safe_sysid.learning.gaussian_process.kernels import (
     SumKernel,
     friction_features,
 )
-from safe_sysid.learning.gaussian_process.motions import Motions
+from safe_sysid.learning.gaussian_process.motions import MotionSamples
 from safe_sysid.learning.gaussian_process.regression import TorqueProcess, Units
 
 __all__ = ["SCHEMA", "HandOver", "LearnedModel", "ModelFileError", "read_model", "write_model"]
@@ -174,7 +174,7 @@ def _model(arrays: Mapping[str, NDArray[Any]]) -> LearnedModel:
     if arrays["provenance"].shape[1] != 2:
         raise ModelFileError(f"provenance has shape {arrays['provenance'].shape}: expected (K, 2)")
     kernel = SumKernel(tuple(_MAKERS[part](len(names)) for part in parts))
-    x = Motions(arrays["q"], arrays["qd"], arrays["qdd"], slides)
+    x = MotionSamples(arrays["q"], arrays["qd"], arrays["qdd"], slides)
     process = TorqueProcess(kernel, arrays["log"], arrays["log_noise"], x, arrays["torque"], Units(*map(float, units)))
     hand_over = _read_hand_over(arrays["subset"], arrays["hand_over"], len(x), len(names))
     return LearnedModel(process, names, {str(k): str(v) for k, v in arrays["provenance"]}, hand_over)

@@ -15,7 +15,7 @@ import numpy as np
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.learning.gaussian_process.lagrangian_gradient import sum_gradients
 from safe_sysid.learning.gaussian_process.lagrangian_kernel import fill_energies, fill_torques
-from safe_sysid.learning.gaussian_process.motions import Motions, in_threads
+from safe_sysid.learning.gaussian_process.motions import MotionSamples, in_threads
 
 __all__ = [
     "KernelPart",
@@ -35,10 +35,10 @@ class KernelPart(Protocol):
     def count(self) -> int:
         """Parameters."""
 
-    def start(self, x: Motions) -> FloatArray:
+    def start(self, x: MotionSamples) -> FloatArray:
         """(count,) logarithms to begin training with, given the samples."""
 
-    def add(self, log: FloatArray, x: Motions, y: Motions | None, out: FloatArray) -> None:
+    def add(self, log: FloatArray, x: MotionSamples, y: MotionSamples | None, out: FloatArray) -> None:
         """Add the part's matrix.
 
         Args:
@@ -48,7 +48,7 @@ class KernelPart(Protocol):
             out: (N n, M n), added to.
         """
 
-    def pull(self, log: FloatArray, x: Motions, inverse: FloatArray, dual: FloatArray) -> FloatArray:
+    def pull(self, log: FloatArray, x: MotionSamples, inverse: FloatArray, dual: FloatArray) -> FloatArray:
         """Derivative (count,) of ``(log det C + y^T C^-1 y) / 2`` by the logarithms.
 
         Args:
@@ -70,7 +70,7 @@ class LagrangianPart:
         """A weight and three of positions for every link and joint before it, three of the potential by joint."""
         return 2 * self.n * (self.n + 1) + 3 * self.n
 
-    def start(self, x: Motions) -> FloatArray:
+    def start(self, x: MotionSamples) -> FloatArray:
         """Velocities have weight one, positions a half, so that every ``p(q, q)`` of a joint that turns is one."""
         return np.concatenate([np.zeros(self.n * (self.n + 1) // 2), np.full(self.count, np.log(0.5))])[: self.count]
 
@@ -86,7 +86,7 @@ class LagrangianPart:
         weights[lower], position[lower] = value[:size], value[size : 4 * size].reshape(size, 3)
         return weights, position, value[4 * size :].reshape(n, 3).copy()
 
-    def add(self, log: FloatArray, x: Motions, y: Motions | None, out: FloatArray) -> None:
+    def add(self, log: FloatArray, x: MotionSamples, y: MotionSamples | None, out: FloatArray) -> None:
         """See :class:`KernelPart`."""
         parameters, other = self.unpack(log), x if y is None else y
 
@@ -95,7 +95,7 @@ class LagrangianPart:
 
         in_threads(share, len(x) * len(other))
 
-    def energies(self, log: FloatArray, x: Motions, y: Motions) -> FloatArray:
+    def energies(self, log: FloatArray, x: MotionSamples, y: MotionSamples) -> FloatArray:
         """Covariance (2, N, M n) of the kinetic and the potential energy at x with torques at y.
 
         ``log``: (count,); ``x``: N samples.
@@ -104,7 +104,7 @@ class LagrangianPart:
         in_threads(lambda first, step: fill_energies(first, step, x.rows, y.columns, *parameters, out), out.size)
         return out
 
-    def energy_kernels(self, log: FloatArray, x: Motions, y: Motions) -> FloatArray:
+    def energy_kernels(self, log: FloatArray, x: MotionSamples, y: MotionSamples) -> FloatArray:
         """Kernels (2, N, M) of the kinetic and the potential energy, eqs. (25) and (21) of [LIP].
 
         ``log``: (count,); ``x``: N samples.
@@ -127,7 +127,7 @@ class LagrangianPart:
         )
         return np.stack([kinetic, factors(potential)])
 
-    def pull(self, log: FloatArray, x: Motions, inverse: FloatArray, dual: FloatArray) -> FloatArray:
+    def pull(self, log: FloatArray, x: MotionSamples, inverse: FloatArray, dual: FloatArray) -> FloatArray:
         """See :class:`KernelPart`."""
         parameters = self.unpack(log)
         found: list[tuple[FloatArray, ...]] = []
@@ -145,7 +145,7 @@ class LagrangianPart:
         return np.concatenate([weights[lower], position[lower].ravel(), potential.ravel()])
 
 
-def friction_features(x: Motions) -> FloatArray:
+def friction_features(x: MotionSamples) -> FloatArray:
     """Features (N n, 2 n) of viscous and Coulomb friction of every joint, eq. (34) of [LIP]. ``x``: N samples."""
     out = np.zeros((len(x), x.n, 2 * x.n))
     joint = np.arange(x.n)
@@ -158,19 +158,19 @@ def friction_features(x: Motions) -> FloatArray:
 class LinearPart:
     """``Phi(x) diag(gamma) Phi(x')^T``: friction, eq. (34) of [LIP], or a rigid-body regressor, eq. (32)."""
 
-    features: Callable[[Motions], FloatArray]  #: (N n, count) of N samples
+    features: Callable[[MotionSamples], FloatArray]  #: (N n, count) of N samples
     count: int
 
-    def start(self, x: Motions) -> FloatArray:
+    def start(self, x: MotionSamples) -> FloatArray:
         """All variances one."""
         return np.zeros(self.count)
 
-    def add(self, log: FloatArray, x: Motions, y: Motions | None, out: FloatArray) -> None:
+    def add(self, log: FloatArray, x: MotionSamples, y: MotionSamples | None, out: FloatArray) -> None:
         """See :class:`KernelPart`."""
         phi = self.features(x)
         out += (phi * np.exp(log)) @ (phi if y is None else self.features(y)).T
 
-    def pull(self, log: FloatArray, x: Motions, inverse: FloatArray, dual: FloatArray) -> FloatArray:
+    def pull(self, log: FloatArray, x: MotionSamples, inverse: FloatArray, dual: FloatArray) -> FloatArray:
         """See :class:`KernelPart`."""
         phi = self.features(x)
         below = np.tril(inverse, -1) @ phi
@@ -190,13 +190,13 @@ class SquaredExponentialPart:
         """A variance and 3 n lengths for each joint."""
         return self.n * (1 + 3 * self.n)
 
-    def start(self, x: Motions) -> FloatArray:
+    def start(self, x: MotionSamples) -> FloatArray:
         """Variance one; lengths sqrt(3 n) times the deviation of their column, one where that is constant."""
         spread = np.std(x.inputs, axis=0)
         lengths = np.where(spread > 0.0, spread * np.sqrt(3.0 * self.n), 1.0)
         return np.tile(np.concatenate([[0.0], np.log(lengths)]), self.n)
 
-    def matrices(self, log: FloatArray, x: Motions, y: Motions) -> FloatArray:
+    def matrices(self, log: FloatArray, x: MotionSamples, y: MotionSamples) -> FloatArray:
         """(n, N, M) of each joint. ``log``: (count,); ``x``: N samples."""
         out = np.empty((self.n, len(x), len(y)))
         for j, part in enumerate(log.reshape(self.n, -1)):
@@ -205,12 +205,12 @@ class SquaredExponentialPart:
             out[j] = np.exp(part[0] - np.maximum(distance, 0.0))
         return out
 
-    def add(self, log: FloatArray, x: Motions, y: Motions | None, out: FloatArray) -> None:
+    def add(self, log: FloatArray, x: MotionSamples, y: MotionSamples | None, out: FloatArray) -> None:
         """See :class:`KernelPart`."""
         for j, block in enumerate(self.matrices(log, x, x if y is None else y)):
             out[j :: self.n, j :: self.n] += block
 
-    def pull(self, log: FloatArray, x: Motions, inverse: FloatArray, dual: FloatArray) -> FloatArray:
+    def pull(self, log: FloatArray, x: MotionSamples, inverse: FloatArray, dual: FloatArray) -> FloatArray:
         """See :class:`KernelPart`."""
         result = []
         for j, (part, block) in enumerate(zip(log.reshape(self.n, -1), self.matrices(log, x, x), strict=True)):
@@ -243,11 +243,11 @@ class SumKernel:
         """Each part's parameters. ``log``: (count,)."""
         return np.split(log, np.cumsum([part.count for part in self.parts])[:-1])
 
-    def start(self, x: Motions) -> FloatArray:
+    def start(self, x: MotionSamples) -> FloatArray:
         """See :class:`KernelPart`."""
         return np.concatenate([part.start(x) for part in self.parts])
 
-    def matrix(self, log: FloatArray, x: Motions, y: Motions | None = None) -> FloatArray:
+    def matrix(self, log: FloatArray, x: MotionSamples, y: MotionSamples | None = None) -> FloatArray:
         """Kernel matrix (N n, M n); without y (N n, N n), right at and below the diagonal.
 
         ``log``: (count,); ``x``: N samples of the rows.
@@ -257,7 +257,7 @@ class SumKernel:
             part.add(own, x, y, out)
         return out
 
-    def pull(self, log: FloatArray, x: Motions, inverse: FloatArray, dual: FloatArray) -> FloatArray:
+    def pull(self, log: FloatArray, x: MotionSamples, inverse: FloatArray, dual: FloatArray) -> FloatArray:
         """See :class:`KernelPart`."""
         return np.concatenate(
             [part.pull(own, x, inverse, dual) for part, own in zip(self.parts, self.split(log), strict=True)]

@@ -15,10 +15,10 @@ from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.learning.gaussian_process.lagrangian_kernel import FEATURES
 
-__all__ = ["Motions", "in_threads"]
+__all__ = ["MotionSamples", "in_threads"]
 
 
-class Motions:
+class MotionSamples:
     """N samples of joint positions, velocities and accelerations; read-only."""
 
     def __init__(self, q: ArrayLike, qd: ArrayLike, qdd: ArrayLike, slides: Sequence[bool]) -> None:
@@ -57,9 +57,9 @@ class Motions:
         """Joints."""
         return len(self.slides)
 
-    def __getitem__(self, index: Any) -> Motions:
+    def __getitem__(self, index: Any) -> MotionSamples:
         """Some of the samples: a slice or an array of indices."""
-        return Motions(self.q[index], self.qd[index], self.qdd[index], self.slides)
+        return MotionSamples(self.q[index], self.qd[index], self.qdd[index], self.slides)
 
     @cached_property
     def rows(self) -> FloatArray:

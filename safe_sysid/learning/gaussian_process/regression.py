@@ -13,7 +13,7 @@ from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.learning.gaussian_process import factor as factors
 from safe_sysid.learning.gaussian_process.kernels import LagrangianPart, LinearPart, SumKernel, friction_features
-from safe_sysid.learning.gaussian_process.motions import Motions
+from safe_sysid.learning.gaussian_process.motions import MotionSamples
 
 __all__ = ["Energies", "TorqueProcess", "Units", "check_size", "informative", "likelihood", "likelihood_gradient"]
 
@@ -30,7 +30,7 @@ class Units:
     time: float = 1.0  #: s
 
     @classmethod
-    def of(cls, x: Motions, torque: FloatArray) -> Units:
+    def of(cls, x: MotionSamples, torque: FloatArray) -> Units:
         """Torques and velocities have a mean square of one; one where all are zero.
 
         ``x``: N samples; ``torque``: (N, n).
@@ -38,9 +38,9 @@ class Units:
         sizes = [float(np.sqrt(np.mean(a**2))) for a in (torque, x.qd)]
         return cls(sizes[0] or 1.0, 1.0 / (sizes[1] or 1.0))
 
-    def inside(self, x: Motions) -> Motions:
+    def inside(self, x: MotionSamples) -> MotionSamples:
         """Samples in these units. ``x``: N samples in SI units."""
-        return Motions(x.q, x.qd * self.time, x.qdd * self.time**2, x.slides)
+        return MotionSamples(x.q, x.qd * self.time, x.qdd * self.time**2, x.slides)
 
 
 @dataclass(frozen=True)
@@ -65,13 +65,13 @@ def check_size(rows: int, columns: int) -> None:
         )
 
 
-def _covariance(kernel: SumKernel, log: FloatArray, log_noise: FloatArray, x: Motions) -> FloatArray:
+def _covariance(kernel: SumKernel, log: FloatArray, log_noise: FloatArray, x: MotionSamples) -> FloatArray:
     c = kernel.matrix(log, x)
     np.einsum("ii->i", c)[:] += np.tile(np.exp(log_noise), len(x))
     return c
 
 
-def likelihood(kernel: SumKernel, log: FloatArray, log_noise: FloatArray, x: Motions, y: FloatArray) -> float:
+def likelihood(kernel: SumKernel, log: FloatArray, log_noise: FloatArray, x: MotionSamples, y: FloatArray) -> float:
     """Negative logarithm of the marginal likelihood, without its constant; arguments as `likelihood_gradient`."""
     c, _ = factors.cholesky(lambda: _covariance(kernel, log, log_noise, x))
     flat = y.ravel()
@@ -79,7 +79,7 @@ def likelihood(kernel: SumKernel, log: FloatArray, log_noise: FloatArray, x: Mot
 
 
 def likelihood_gradient(
-    kernel: SumKernel, log: FloatArray, log_noise: FloatArray, x: Motions, y: FloatArray
+    kernel: SumKernel, log: FloatArray, log_noise: FloatArray, x: MotionSamples, y: FloatArray
 ) -> tuple[float, FloatArray, FloatArray]:
     """Negative logarithm of the marginal likelihood ``(log det C + y^T C^-1 y) / 2`` and its derivatives.
 
@@ -121,7 +121,7 @@ class TorqueProcess:
         kernel: SumKernel,
         log: ArrayLike,
         log_noise: ArrayLike,
-        x: Motions,
+        x: MotionSamples,
         torque: ArrayLike,
         units: Units | None = None,
         _factor: FloatArray | None = None,
@@ -169,7 +169,7 @@ class TorqueProcess:
         """(n,) deviation of the noise that was found, N m or N."""
         return self.units.torque * np.exp(0.5 * self.log_noise)
 
-    def predict(self, x: Motions) -> FloatArray:
+    def predict(self, x: MotionSamples) -> FloatArray:
         """Torque (M, n) that is expected."""
         inside, out = self.units.inside(x), np.empty((len(x), x.n))
         for start in range(0, len(x), _CHUNK):
@@ -177,7 +177,7 @@ class TorqueProcess:
             out[part] = (self.kernel.matrix(self.log, inside[part], self._inside) @ self.dual).reshape(-1, x.n)
         return self.units.torque * out
 
-    def covariance(self, x: Motions) -> FloatArray:
+    def covariance(self, x: MotionSamples) -> FloatArray:
         """Covariance (M, n, n) of the torque at each sample, noise not included."""
         inside, out, n = self.units.inside(x), np.empty((len(x), x.n, x.n)), x.n
         for start in range(0, len(x), _CHUNK):
@@ -199,7 +199,7 @@ class TorqueProcess:
                 return part, own
         raise ParameterError("the kernel has no energies: expected one with a Lagrangian part")
 
-    def energies(self, x: Motions) -> Energies:
+    def energies(self, x: MotionSamples) -> Energies:
         """Kinetic and potential energy, eqs. (28) and (29) of [LIP], without labels for them.
 
         ``x``: M samples; accelerations do not matter.
@@ -222,7 +222,7 @@ class TorqueProcess:
         scale = self.units.torque
         return Energies(scale * mean, scale * np.sqrt(np.maximum(variance, 0.0)))
 
-    def _lagrangian_torque(self, x: Motions) -> FloatArray:
+    def _lagrangian_torque(self, x: MotionSamples) -> FloatArray:
         """(M, n) of the Lagrangian part alone: neither friction nor residual."""
         part, own = self._lagrangian
         inside, torque = self.units.inside(x), np.zeros((len(x) * x.n, len(self.dual)))
@@ -233,7 +233,7 @@ class TorqueProcess:
         """Gravity's torque (M, n) at positions. ``q``: (M, n) rad or m."""
         q = np.atleast_2d(np.asarray(q, float))
         still = np.zeros(q.shape)
-        return self._lagrangian_torque(Motions(q, still, still, self.x.slides))
+        return self._lagrangian_torque(MotionSamples(q, still, still, self.x.slides))
 
     def mass_matrix(self, q: ArrayLike) -> FloatArray:
         """Mass matrix (n, n) at a position. It is symmetric, but nothing makes it positive definite: test before use.
@@ -242,7 +242,7 @@ class TorqueProcess:
         """
         n = self.x.n
         accelerations = np.vstack([np.zeros(n), np.eye(n)]) / self.units.time**2
-        x = Motions(np.tile(np.asarray(q, float), (n + 1, 1)), np.zeros((n + 1, n)), accelerations, self.x.slides)
+        x = MotionSamples(np.tile(np.asarray(q, float), (n + 1, 1)), np.zeros((n + 1, n)), accelerations, self.x.slides)
         torque = self._lagrangian_torque(x)
         mass = (torque[1:] - torque[0]) * self.units.time**2
         return 0.5 * (mass + mass.T)
@@ -263,7 +263,7 @@ class TorqueProcess:
                 return mean * scale, np.sqrt(np.maximum(left, 0.0)).reshape(-1, 2) * scale
         raise ParameterError("the kernel has no friction: expected one with friction")
 
-    def added(self, x: Motions, torque: ArrayLike) -> TorqueProcess:
+    def added(self, x: MotionSamples, torque: ArrayLike) -> TorqueProcess:
         """The process with further samples; the factor grows, nothing is factorised anew. ``torque``: (M, n) N m or N.
 
         Raises:
@@ -274,7 +274,7 @@ class TorqueProcess:
         own = _covariance(self.kernel, self.log, self.log_noise, inside)
         grown = factors.append(self._factor, cross, own)
         q, qd, qdd = (np.vstack(pair) for pair in ((self.x.q, x.q), (self.x.qd, x.qd), (self.x.qdd, x.qdd)))
-        every = Motions(q, qd, qdd, x.slides)
+        every = MotionSamples(q, qd, qdd, x.slides)
         return self._with(every, np.vstack([self.torque, np.atleast_2d(torque)]), grown)
 
     def without(self, sample: int) -> TorqueProcess:
@@ -289,14 +289,14 @@ class TorqueProcess:
         smaller = factors.remove(self._factor, n * sample, n * sample + n)
         return self._with(self.x[kept], self.torque[kept], smaller)
 
-    def _with(self, x: Motions, torque: FloatArray, factor: FloatArray) -> TorqueProcess:
+    def _with(self, x: MotionSamples, torque: FloatArray, factor: FloatArray) -> TorqueProcess:
         made = TorqueProcess(self.kernel, self.log, self.log_noise, x, torque, self.units, factor)
         made.jitter = self.jitter
         return made
 
 
 def informative(
-    kernel: SumKernel, log: FloatArray, log_noise: FloatArray, x: Motions, most: int, units: Units | None = None
+    kernel: SumKernel, log: FloatArray, log_noise: FloatArray, x: MotionSamples, most: int, units: Units | None = None
 ) -> IntArray:
     """Samples worth keeping where not all can be: each the one whose torque is least known from those before it.
 

@@ -14,7 +14,7 @@ from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.learning.gaussian_process.factor import JITTERS, NotPositiveDefiniteError
 from safe_sysid.learning.gaussian_process.kernels import LagrangianPart, LinearPart, SquaredExponentialPart, SumKernel
-from safe_sysid.learning.gaussian_process.motions import Motions
+from safe_sysid.learning.gaussian_process.motions import MotionSamples
 
 __all__ = ["TensorLikelihood", "kernel_matrix"]
 
@@ -86,7 +86,9 @@ def _lagrangian(xp: Any, n: int, values: Any, rows: Any, columns: Any) -> Any:
     return total
 
 
-def kernel_matrix(xp: Any, kernel: SumKernel, log: Any, x: Motions, y: Motions, take: Any = np.asarray) -> Any:
+def kernel_matrix(
+    xp: Any, kernel: SumKernel, log: Any, x: MotionSamples, y: MotionSamples, take: Any = np.asarray
+) -> Any:
     """Kernel matrix (N n, M n).
 
     Args:
@@ -146,7 +148,7 @@ class TensorLikelihood:
         return self._torch.as_tensor(np.array(a), dtype=self._torch.float64, device=self._device)
 
     def gradient(
-        self, kernel: SumKernel, log: FloatArray, log_noise: FloatArray, x: Motions, y: FloatArray
+        self, kernel: SumKernel, log: FloatArray, log_noise: FloatArray, x: MotionSamples, y: FloatArray
     ) -> tuple[float, FloatArray, FloatArray]:
         """See :func:`.regression.likelihood_gradient`.
 

@@ -12,11 +12,11 @@ from scipy.optimize import minimize
 from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.learning.gaussian_process.kernels import SumKernel
-from safe_sysid.learning.gaussian_process.motions import Motions
+from safe_sysid.learning.gaussian_process.motions import MotionSamples
 from safe_sysid.learning.gaussian_process.regression import TorqueProcess, Units, check_size, likelihood_gradient
 from safe_sysid.learning.gaussian_process.tensors import TensorLikelihood
 
-__all__ = ["Training", "train"]
+__all__ = ["TrainingOptions", "train"]
 
 
 _FARTHEST = 25.0  # logarithms stay within +- this
@@ -25,7 +25,7 @@ _QUIETER = 0.1  # that of every further start, relative to the one before
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainingOptions:
     """How hyperparameters are looked for."""
 
     method: str = "adam"
@@ -42,7 +42,7 @@ def _adam(
     gradient: Callable[[FloatArray, IntArray], tuple[float, FloatArray]],
     start: FloatArray,
     samples: int,
-    how: Training,
+    how: TrainingOptions,
     progress: Callable[[int, float], None],
 ) -> FloatArray:
     z, m, v, steps = start.copy(), np.zeros(start.shape), np.zeros(start.shape), 0
@@ -66,7 +66,7 @@ def _adam(
 def _lbfgs(
     gradient: Callable[[FloatArray], tuple[float, FloatArray]],
     start: FloatArray,
-    how: Training,
+    how: TrainingOptions,
     progress: Callable[[int, float], None],
 ) -> FloatArray:
     steps = iter(range(how.epochs + 1))
@@ -81,9 +81,9 @@ def _lbfgs(
 
 def train(
     kernel: SumKernel,
-    x: Motions,
+    x: MotionSamples,
     torque: ArrayLike,
-    how: Training | None = None,
+    how: TrainingOptions | None = None,
     progress: Callable[[int, float], None] | None = None,
     units: Units | None = None,
     start: TorqueProcess | None = None,
@@ -93,7 +93,7 @@ def train(
     Args:
         x: N samples.
         torque: (N, n) N m or N.
-        how: None: as :class:`Training` has it.
+        how: None: as :class:`TrainingOptions` has it.
         progress: called with epoch (iteration), of all starts, and negative log likelihood (of a batch).
         units: of the parameters; None: those of `start`, or torques and velocities have a mean square of one.
         start: a process whose hyperparameters to begin with.
@@ -102,7 +102,7 @@ def train(
         ParameterError: shapes that do not fit, numbers that are not finite, or an unknown method.
         NotPositiveDefiniteError: a covariance has no factor.
     """
-    how = how or Training()
+    how = how or TrainingOptions()
     if how.method not in ("adam", "lbfgs"):
         raise ParameterError(f"method = {how.method!r}: expected adam or lbfgs")
     torque = np.atleast_2d(np.asarray(torque, float))

@@ -33,8 +33,8 @@ __all__ = [
     "SPEEDS",
     "SPLITS",
     "Dataset",
-    "Entry",
-    "Motion",
+    "DatasetEntry",
+    "MeasuredMotion",
     "read_dataset",
     "write_index",
     "write_motion",
@@ -50,7 +50,7 @@ _PERIOD = 0.05  # of a period: so far may a step between stamps be from it
 
 
 @dataclass(frozen=True, eq=False)
-class Motion:
+class MeasuredMotion:
     """One trajectory as it was measured."""
 
     stamp: FloatArray  #: (N,) s, one period apart
@@ -64,7 +64,7 @@ class Motion:
 
 
 @dataclass(frozen=True)
-class Entry:
+class DatasetEntry:
     """A line of the index."""
 
     file: str  #: name in the data set's directory
@@ -81,13 +81,13 @@ class Dataset:
     joints: tuple[str, ...]  #: n names, in the order of columns
     rate_hz: float  #: samples per second
     effects: float | None  #: scale of what no rigid model has; None: a real arm
-    trajectories: tuple[Entry, ...]  #: in the order of the index
+    trajectories: tuple[DatasetEntry, ...]  #: in the order of the index
 
-    def of(self, split: str) -> list[Entry]:
+    def of(self, split: str) -> list[DatasetEntry]:
         """Trajectories of a split. ``split``: one of :data:`SPLITS`."""
         return [entry for entry in self.trajectories if entry.split == split]
 
-    def motion(self, entry: Entry) -> Motion:
+    def motion(self, entry: DatasetEntry) -> MeasuredMotion:
         """Read one trajectory.
 
         Raises:
@@ -102,7 +102,7 @@ class Dataset:
             if name not in arrays:
                 raise ConfigError(str(path), name, sorted(arrays), f"arrays {', '.join(_ARRAYS)}")
             _check_array(path, name, arrays[name], len(arrays["stamp"]), self)
-        return Motion(*(arrays[name] for name in _ARRAYS))
+        return MeasuredMotion(*(arrays[name] for name in _ARRAYS))
 
 
 def _check_array(path: Path, name: str, values: NDArray[Any], samples: int, dataset: Dataset) -> None:
@@ -170,7 +170,7 @@ def _are_names(value: object) -> bool:
     return all(isinstance(name, str) and name for name in value) and len(set(value)) == len(value)
 
 
-def _entry(path: Path, k: int, told: object) -> Entry:
+def _entry(path: Path, k: int, told: object) -> DatasetEntry:
     key = f"trajectories[{k}]"
     keys = ("file", "speed", "split")
     if not isinstance(told, dict) or sorted(told) != sorted(keys):
@@ -181,10 +181,10 @@ def _entry(path: Path, k: int, told: object) -> Entry:
     for name, value, choices in (("speed", speed, SPEEDS), ("split", split, SPLITS)):
         if value not in choices:
             raise ConfigError(str(path), f"{key}.{name}", value, f"one of {', '.join(choices)}")
-    return Entry(file, speed, split)
+    return DatasetEntry(file, speed, split)
 
 
-def write_motion(path: str | Path, motion: Motion) -> None:
+def write_motion(path: str | Path, motion: MeasuredMotion) -> None:
     """Write one trajectory, whole or not at all. ``path``: of the file, in the data set's directory."""
     arrays: dict[str, Any] = {name: np.asarray(getattr(motion, name), np.float64) for name in _ARRAYS}
     with replacing(path) as temporary, temporary.open("wb") as file:
@@ -197,7 +197,7 @@ def write_index(
     joints: Sequence[str],
     rate_hz: float,
     effects: float | None,
-    trajectories: Sequence[Entry],
+    trajectories: Sequence[DatasetEntry],
 ) -> Dataset:
     """Write the index, last of all files, and read it again.
 

@@ -117,31 +117,31 @@ class JournalEntry:
         return ParameterBox(lower, upper, int(epoch), int(seq))
 
 
-class _File(BaseModel):
+class _JournalFile(BaseModel):
     path: str
     sha256: str | None
 
 
-class _Entry(BaseModel):
+class _JournalLine(BaseModel):
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
     number: Count
     before: str
     utc: AwareDatetime
 
 
-class _Order(_Entry):
+class _Order(_JournalLine):
     job: Literal["start", "tare_start", "tare_finish", "end"]
 
 
-class _Begin(_Entry):
+class _Begin(_JournalLine):
     job: Literal["begin"]
     method: str | None
     temperature: float | None
-    tare: _File | None
-    bounds: _File | None
+    tare: _JournalFile | None
+    bounds: _JournalFile | None
 
 
-class _Samples(_Entry):
+class _JournalSamples(_JournalLine):
     job: Literal["samples"]
     origin_ns: Whole
     stamps: tuple[Whole, list[tuple[Whole, Annotated[int, Field(gt=0, lt=_MOST_SAMPLES)]]]]
@@ -157,7 +157,7 @@ class _Samples(_Entry):
         return packed
 
 
-class _Update(_Entry):
+class _JournalUpdate(_JournalLine):
     job: Literal["update"]
     batch: Whole | None
     box: Identity
@@ -165,12 +165,12 @@ class _Update(_Entry):
     sha256: str
 
 
-class _Reset(_Entry):
+class _Reset(_JournalLine):
     job: Literal["reset"]
     epoch: Count
 
 
-class _Resume(_Entry):
+class _Resume(_JournalLine):
     job: Literal["resume"]
     box: Identity
     lower: list[float]
@@ -178,7 +178,7 @@ class _Resume(_Entry):
 
 
 _ENTRY: TypeAdapter[Any] = TypeAdapter(
-    Annotated[_Begin | _Samples | _Update | _Reset | _Resume | _Order, Field(discriminator="job")]
+    Annotated[_Begin | _JournalSamples | _JournalUpdate | _Reset | _Resume | _Order, Field(discriminator="job")]
 )
 
 

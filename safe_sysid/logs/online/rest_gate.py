@@ -14,13 +14,13 @@ from safe_sysid.identification.equations.measurement_errors import MeasurementEr
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.robot.model import RobotModel
 
-__all__ = ["RestGate"]
+__all__ = ["RestFilter"]
 
 #: On top of the declared errors: what is slower, rad/s, and stays nearer, rad (m/s and m of sliding joints), rests.
 _SPEED, _DRIFT = 0.01, 1e-3
 
 
-class RestGate:
+class RestFilter:
     """Follows the measurements piece by piece. Efforts count: a payload that is lost while the arm rests is news."""
 
     def __init__(self, model: RobotModel, errors: MeasurementErrors, rest_s: float) -> None:

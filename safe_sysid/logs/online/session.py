@@ -28,7 +28,7 @@ from safe_sysid.logs.formats.npz import write_log
 from safe_sysid.logs.online.certify import CertificateWriter
 from safe_sysid.logs.online.journal import Journal
 from safe_sysid.logs.online.known_bounds import AnnouncedBounds, KnownBounds
-from safe_sysid.logs.online.rest_gate import RestGate
+from safe_sysid.logs.online.rest_gate import RestFilter
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 
@@ -91,7 +91,7 @@ class IdentifierSession:
         self.known: KnownBounds | None = None if bounds_file is None else KnownBounds(bounds_file, model)
         self._last_seq = 0  # of what was published in this epoch
         self._recorder: TareRecorder | None = None
-        self._gate = None if rest_s is None else RestGate(model, self.errors, rest_s)
+        self._gate = None if rest_s is None else RestFilter(model, self.errors, rest_s)
         rate = model.settings.measurement.rate_hz
         self._most_samples = None if log_s is None or log_directory is None else int(log_s * rate)
         self._parts: list[Measurements] = []

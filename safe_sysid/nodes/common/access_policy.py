@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-__all__ = ["ENCLAVES", "NODES", "OPTIONAL", "Access", "policy_text"]
+__all__ = ["ENCLAVES", "NODES", "OPTIONAL", "AccessPolicy", "policy_text"]
 
 _PARAMETERS = (
     "describe_parameters",
@@ -31,7 +31,7 @@ _MANAGED = ("controller", "planner", "identifier")
 
 
 @dataclass(frozen=True)
-class Access:
+class AccessPolicy:
     """Names that start with ``/`` are everybody's, all others are of the namespace; a node's own are ``node/name``."""
 
     publish: tuple[str, ...] = ()  #: topics
@@ -44,12 +44,14 @@ def _of(node: str, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{node}/{name}" for name in names)
 
 
-def _node(name: str, publish: Sequence[str] = (), subscribe: Sequence[str] = (), serve: Sequence[str] = ()) -> Access:
+def _node(
+    name: str, publish: Sequence[str] = (), subscribe: Sequence[str] = (), serve: Sequence[str] = ()
+) -> AccessPolicy:
     """A node of ours: with what every one has."""
     managed = name in _MANAGED
     own = ("transition_event", "transition_reason", "configuration") if managed else ()
     services = (*_PARAMETERS, *(_LIFECYCLE if managed else ()), *serve)
-    return Access(
+    return AccessPolicy(
         ("/diagnostics", "/parameter_events", "/rosout", *publish, *_of(name, own)),
         ("/clock", *subscribe),
         _of(name, services),
@@ -59,7 +61,7 @@ def _node(name: str, publish: Sequence[str] = (), subscribe: Sequence[str] = (),
 #: With ``controller.interface: trajectory``, in place of ``effort_command``.
 TRAJECTORIES = "trajectory_command"
 #: The nodes that this package starts on an arm.
-NODES: dict[str, Access] = {
+NODES: dict[str, AccessPolicy] = {
     "controller": _node(
         "controller",
         ("effort_command", TRAJECTORIES, "reference", "bounds_active"),
@@ -96,16 +98,16 @@ _BUTTONS = (
 )
 _OWN = ("/parameter_events", "/rosout")
 #: All enclaves of one arm: the nodes, who looks on, and who gives orders.
-ENCLAVES: dict[str, Access] = {
+ENCLAVES: dict[str, AccessPolicy] = {
     **NODES,
     # Everything, and not a word.
-    "recorder": Access(("/diagnostics", *_OWN), (*_SAID, *_ASKED), _of("recorder", _PARAMETERS)),
+    "recorder": AccessPolicy(("/diagnostics", *_OWN), (*_SAID, *_ASKED), _of("recorder", _PARAMETERS)),
     # `safe-sysid view --read-only`
-    "watcher": Access(_OWN, (*_SAID, *_ASKED)),
+    "watcher": AccessPolicy(_OWN, (*_SAID, *_ASKED)),
     # `safe-sysid view`: its buttons; no parameters, no transitions, no topics.
-    "viewer": Access(_OWN, (*_SAID, *_ASKED), request=_BUTTONS),
+    "viewer": AccessPolicy(_OWN, (*_SAID, *_ASKED), request=_BUTTONS),
     # A person with the ros2 command line, and `safe-sysid demo`.
-    "operator": Access(
+    "operator": AccessPolicy(
         (*_OWN, *_ASKED),
         (*_SAID, *_ASKED),
         request=tuple(service for access in NODES.values() for service in access.serve),

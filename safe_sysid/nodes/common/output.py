@@ -21,7 +21,7 @@ _FIRST, _LONGEST = 1.0, 60.0
 
 
 @dataclass
-class _Kind:
+class _LineRate:
     """When a kind of line was written and wanted last, s, and how long the next has to wait."""
 
     written: float
@@ -33,7 +33,7 @@ class LogPauses:
     """The pause between two lines of a kind doubles with each of them."""
 
     def __init__(self) -> None:
-        self._kinds: dict[str, _Kind] = {}
+        self._kinds: dict[str, _LineRate] = {}
 
     def is_due(self, name: str, now: float) -> bool:
         """Whether a line of this kind is to be written now; then the next has to wait.
@@ -42,7 +42,7 @@ class LogPauses:
         """
         kind = self._kinds.get(name)
         if kind is None or now - kind.wanted > _LONGEST:
-            self._kinds[name] = _Kind(now, now)
+            self._kinds[name] = _LineRate(now, now)
             return True
         kind.wanted = now
         if now - kind.written < kind.pause:

@@ -36,7 +36,7 @@ class _StopRequested(BaseException):
     """Ends a start. Not KeyboardInterrupt: some libraries let Python die of that even if it is caught."""
 
 
-class _Stop:
+class _StopSignals:
     """SIGINT, SIGTERM, SIGHUP: the first asks the loop to end, or ends a start that is still under way.
 
     Attributes:
@@ -92,14 +92,14 @@ def run_node(
     """
     node, work, status = None, None, 0
     try:
-        stop = _Stop()
+        stop = _StopSignals()
         if os.environ.get(LAUNCH) == str(os.getppid()):  # not so where something like a debugger is in between
             end_with_parent(os.getppid(), signal.SIGTERM)
         rclpy.init(args=_arguments(args, node_type), signal_handler_options=SignalHandlerOptions.NO)
         node = node_type()
         executor = executor_type()
         executor.add_node(node)
-        work = _Work(node)
+        work = _NodeWork(node)
         if isinstance(node, ManagedNode):
             node.interruptible, node.work_begins, node.work_ends = stop.interruptible, work.begin, work.end
             done = node.go_on()
@@ -135,7 +135,7 @@ def run_node(
     return _leave(status)
 
 
-class _Work:
+class _NodeWork:
     """What a node that works asks of its process: nothing may stall its loop. Ends when the node is cleaned up."""
 
     def __init__(self, node: BaseNode) -> None:

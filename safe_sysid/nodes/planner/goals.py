@@ -22,14 +22,14 @@ from safe_sysid.planning.solver_process.process import Event
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["Goal", "GoalKeeper", "GoalServer", "known_frames", "read_goal_joints", "read_goal_pose"]
+__all__ = ["Goal", "GoalScheduler", "GoalServer", "known_frames", "read_goal_joints", "read_goal_pose"]
 
 
 #: The inverse kinematics take a second at most, s.
 _LIMIT = 30.0
 
 
-class GoalKeeper(Protocol):
+class GoalScheduler(Protocol):
     """What the goal server needs of the plan scheduler."""
 
     def not_ready(self) -> str:
@@ -45,7 +45,7 @@ class GoalKeeper(Protocol):
 class GoalServer:
     """Takes goals, keeps the last one, and answers ``~/plan`` when the first step there is certified, or refused."""
 
-    def __init__(self, node: BaseNode, keeper: GoalKeeper, solver: SolverClient) -> None:
+    def __init__(self, node: BaseNode, keeper: GoalScheduler, solver: SolverClient) -> None:
         """``node`` and ``keeper`` are one, seen from two sides."""
         self._keeper, self._solver = keeper, solver
         self._goal: Goal | None = None

@@ -19,11 +19,11 @@ from safe_sysid.planning.task.task import TaskStatus
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.trajectories.plan import Plan
 
-__all__ = ["ExcitationObjective", "PlanObjective", "Situation", "TaskObjective"]
+__all__ = ["ExcitationObjective", "PlanObjective", "PlanStart", "TaskObjective"]
 
 
 @dataclass(frozen=True, eq=False)
-class Situation:
+class PlanStart:
     """From where to plan."""
 
     state: FloatArray  #: (3, n) at the start
@@ -50,7 +50,7 @@ class PlanObjective(Protocol):
     def last_stop(self) -> bool:
         """Whether nothing is left to do after that pause."""
 
-    def job(self, situation: Situation) -> Job:
+    def job(self, situation: PlanStart) -> Job:
         """For the solver."""
 
     def planned(self, step: Step) -> None:
@@ -66,7 +66,7 @@ class PlanObjective(Protocol):
         """Tell who asked for it how the first step turned out; later calls do nothing."""
 
 
-def _request(situation: Situation, **more: Any) -> PlanRequest:
+def _request(situation: PlanStart, **more: Any) -> PlanRequest:
     s = situation
     return PlanRequest(s.state, s.start_time, s.box, s.sequence, s.previous, deadline=s.deadline, **more)
 
@@ -107,7 +107,7 @@ class ExcitationObjective:
         """There are no stops."""
         return False
 
-    def job(self, situation: Situation) -> Job:
+    def job(self, situation: PlanStart) -> Job:
         """Plan the next one."""
         if situation.previous is not None and self._last is not None:
             self._information = self._information + self._last  # it is driven: what it tells counts now
@@ -181,7 +181,7 @@ class TaskObjective:
         progress, last = self._progress, len(self.waypoints) - 1
         return progress is not None and progress.rests and progress.arrives and self._current == last
 
-    def job(self, situation: Situation) -> Job:
+    def job(self, situation: PlanStart) -> Job:
         """The next step."""
         return partial(
             jobs.task_step,

@@ -19,7 +19,7 @@ from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.robot.scenes.scene_updates import SceneMarker, scene_from_markers
 
-__all__ = ["MAX_MARKERS", "RestKeeper", "SceneServer", "read_markers"]
+__all__ = ["MAX_MARKERS", "SceneScheduler", "SceneServer", "read_markers"]
 
 #: More obstacles than this are no scene that a plan could be certified in, in time.
 MAX_MARKERS = 200
@@ -28,7 +28,7 @@ _KINDS = {Marker.CUBE: "cube", Marker.SPHERE: "sphere", Marker.CYLINDER: "cylind
 _ACTIONS = {Marker.ADD: "add", Marker.DELETE: "delete", Marker.DELETEALL: "delete_all"}
 
 
-class RestKeeper(Protocol):
+class SceneScheduler(Protocol):
     """What the scene server needs of the plan scheduler."""
 
     def not_at_rest(self) -> str:
@@ -41,7 +41,7 @@ class RestKeeper(Protocol):
 class SceneServer:
     """Keeps the scene; a change is checked here, told to the solver and drawn."""
 
-    def __init__(self, node: BaseNode, keeper: RestKeeper, solver: SolverClient, scene: Scene) -> None:
+    def __init__(self, node: BaseNode, keeper: SceneScheduler, solver: SolverClient, scene: Scene) -> None:
         """``scene``: the solver knows it already."""
         self._node, self._keeper, self._solver = node, keeper, solver
         self.scene = scene

@@ -14,13 +14,13 @@ import numpy as np
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.nodes.common.messages.contents import JointSample
 from safe_sysid.nodes.common.messages.time_base import TimeBase, to_ns
-from safe_sysid.nodes.planner.objectives import ExcitationObjective, PlanObjective, Situation, TaskObjective
+from safe_sysid.nodes.planner.objectives import ExcitationObjective, PlanObjective, PlanStart, TaskObjective
 from safe_sysid.nodes.planner.plan_requests import PlanRequests
 from safe_sysid.nodes.planner.scheduler_parts import (
     Answer,
-    Offer,
     OpenRequest,
     PlanSolver,
+    PublishedPlan,
     SchedulerOutput,
     SchedulerSettings,
     begin_at,
@@ -61,7 +61,7 @@ class PlanScheduler:
         self.text, self.outcome, self.sequence = "waiting for the controller", "", 0
         self.failure = ""
         self._boxes: dict[str, ParameterBox] = {}
-        self._offered: Offer | None = None  # the last one
+        self._offered: PublishedPlan | None = None  # the last one
         self._trigger: JointSample | None = None  # the reference that begins the next request
         self._latest: JointSample | None = None
         self._hopeless = ""  # box that no plan was found for
@@ -161,7 +161,7 @@ class PlanScheduler:
         self._not_followed(offered, objective, sample.frame_id)
         return True
 
-    def _not_followed(self, offered: Offer, objective: PlanObjective, identity: str) -> None:
+    def _not_followed(self, offered: PublishedPlan, objective: PlanObjective, identity: str) -> None:
         self.text = f"the controller does not follow plan {offered.plan.sequence}"
         self._output.refuse("reference", "not followed", self.text)
         start = offered.start_ns + self._settings.t_p_ns
@@ -202,7 +202,7 @@ class PlanScheduler:
         due = timing.due(start, objective.patient)
         under_way = None if previous is None else previous.plan
         begins = self._time.seconds(trigger.stamp_ns if start is None else start)
-        situation = Situation(state, begins, box, self.sequence, under_way, timing.deadline(due))
+        situation = PlanStart(state, begins, box, self.sequence, under_way, timing.deadline(due))
         self.text = f"planning {situation.sequence} for {situation.start_time:.3f} s"
         self._requests.ask(OpenRequest(objective, situation, start, due))
 
@@ -221,7 +221,7 @@ class PlanScheduler:
             result = begin_at(result, self._time.seconds(start))
         if result.plan is not None:
             self.text = self._output.publish_plan(start, box, result, objective.purpose)
-            self._offered, self.sequence = Offer(result.plan, start), self.sequence + 1
+            self._offered, self.sequence = PublishedPlan(result.plan, start), self.sequence + 1
             self._moving_until = self._offered.end_ns
             objective.planned(step)
             objective.answer(True, self.text)
@@ -244,7 +244,7 @@ class PlanScheduler:
         self._resume, self._next_start = resume, resume + self._settings.t_p_ns
         return self._next_start
 
-    def _pause(self, offered: Offer, start: int, box: ParameterBox, objective: PlanObjective) -> None:
+    def _pause(self, offered: PublishedPlan, start: int, box: ParameterBox, objective: PlanObjective) -> None:
         """The plan under way is driven to its end; there it goes on."""
         following = self._rest_until(offered.end_ns)
         self._tell_none(start, box.identity, None if objective.last_stop() else following)

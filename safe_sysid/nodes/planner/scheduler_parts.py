@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.nodes.common.messages.time_base import to_ns
-from safe_sysid.nodes.planner.objectives import PlanObjective, Situation
+from safe_sysid.nodes.planner.objectives import PlanObjective, PlanStart
 from safe_sysid.planning.results import PlannerResult, PlanStatus
 from safe_sysid.planning.solver_process.jobs import Step
 from safe_sysid.planning.solver_process.process import Event, Job
@@ -17,9 +17,9 @@ from safe_sysid.trajectories.plan import Plan
 
 __all__ = [
     "Answer",
-    "Offer",
     "OpenRequest",
     "PlanSolver",
+    "PublishedPlan",
     "SchedulerOutput",
     "SchedulerSettings",
     "begin_at",
@@ -90,7 +90,7 @@ class PlanSolver(Protocol):
         """Report what became of it."""
 
 
-class Offer(NamedTuple):
+class PublishedPlan(NamedTuple):
     """A plan that was published, and its first instant."""
 
     plan: Plan
@@ -107,7 +107,7 @@ class OpenRequest:
     """What the solver works on now."""
 
     objective: PlanObjective
-    situation: Situation  #: from where
+    situation: PlanStart  #: from where
     start_ns: int | None  #: the hand-over; None (real time, at rest): as soon as the plan is there
     due: float | None  #: when the best plan so far is published, monotonic s; None in lock-step
     best: Step | None = None

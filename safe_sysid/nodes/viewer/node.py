@@ -203,7 +203,7 @@ class ViewerNode:
         self.node.destroy_node()
 
 
-class _Stop(BaseException):
+class _SignalAtStart(BaseException):
     """A signal while the node starts."""
 
 
@@ -215,7 +215,7 @@ def main(args: list[str] | None = None) -> int:
     def stop(number: int, frame: Any) -> None:
         stopping.append(number)
         if not looping:
-            raise _Stop
+            raise _SignalAtStart
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
@@ -230,7 +230,7 @@ def main(args: list[str] | None = None) -> int:
     except SafeSysIdError as error:
         print(f"viewer: {error}", file=sys.stderr, flush=True)
         status = 2
-    except _Stop:
+    except _SignalAtStart:
         pass
     finally:
         looping = True

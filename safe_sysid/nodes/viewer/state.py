@@ -21,7 +21,7 @@ from safe_sysid.nodes.common.messages.contents import MessageRefusedError
 from safe_sysid.nodes.common.messages.conversions import JointReader, read_bounds, read_plan
 from safe_sysid.robot.margin import UNITS, Margin
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.view.snapshot import OLD, BoundsView, NodeView, RunOutcome, Snapshot, Solid
+from safe_sysid.view.snapshot import OLD, BoundsView, DrawnSolid, NodeView, RunOutcome, Snapshot
 from safe_sysid.view.text import plain
 
 __all__ = ["ViewerState"]
@@ -76,7 +76,7 @@ class ViewerState:
         self._nodes: dict[str, tuple[float, NodeView]] = {}
         self._margins: tuple[Margin, ...] = ()
         self._plan = ""
-        self.solids: dict[tuple[str, int], Solid] = {}
+        self.solids: dict[tuple[str, int], DrawnSolid] = {}
         self._counts: Counter[str] = Counter()
         self.changed: set[str] = set()
         self.dropped: Counter[str] = Counter()
@@ -199,7 +199,7 @@ class ViewerState:
             self.solids[key] = solid
             self.changed.add(marker.ns)
 
-    def drawn(self, namespace: str) -> list[Solid]:
+    def drawn(self, namespace: str) -> list[DrawnSolid]:
         """Markers of a namespace, by id; from now on it is unchanged."""
         self.changed.discard(namespace)
         return [solid for key, solid in sorted(self.solids.items()) if key[0] == namespace]
@@ -256,7 +256,7 @@ def _aged(view: NodeView, age: float) -> NodeView:
     return NodeView(view.level, view.text, view.values, age)
 
 
-def _solid(marker: Marker) -> Solid:
+def _solid(marker: Marker) -> DrawnSolid:
     """One marker.
 
     Raises MessageRefusedError: a type that is not drawn, not in the world's frame, or numbers that cannot be.
@@ -276,4 +276,4 @@ def _solid(marker: Marker) -> Solid:
         raise MessageRefusedError("far away", f"numbers beyond {_FARTHEST:g}, or none")
     length = float(np.linalg.norm(turn))
     rotation = np.eye(3) if length < 1e-6 else Rotation.from_quat(turn / length).as_matrix()
-    return Solid(kind, numbers[:3], rotation, np.abs(numbers[3:]), points)
+    return DrawnSolid(kind, numbers[:3], rotation, np.abs(numbers[3:]), points)

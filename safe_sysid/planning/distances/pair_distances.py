@@ -14,7 +14,7 @@ from safe_sysid.robot.scenes.scene import Scene
 __all__ = ["PairDistances"]
 
 #: Pairs farther apart than this are not looked at, m; they count as that far.
-SIGHT = 0.15
+SEARCH_DISTANCE = 0.15
 
 
 class PairDistances:
@@ -48,7 +48,7 @@ class PairDistances:
         """Distances (N, P), m, and their derivatives (N, P, n) by the joints, m/rad, at poses (N, n).
 
         Negative: how deep two bodies overlap (EPA's depth). Up to 0.2 mm less than true for flat hulls. Beyond
-        ``SIGHT`` only SIGHT is told, and no slope.
+        ``SEARCH_DISTANCE`` only it is told, and no slope.
         """
         r, p = forward_kinematics(self._kin, np.atleast_2d(q))
         count, n = len(r), len(self._kin.axis)
@@ -58,7 +58,7 @@ class PairDistances:
         centre = np.einsum("ksab,sb->ksa", rotation[:, self._joint], self._middle) + origin[:, self._joint]
         a, b = self._pairs.T
         apart = np.linalg.norm(centre[:, a] - centre[:, b], axis=2) - self._reach[a] - self._reach[b]
-        out = np.full((count, len(a)), SIGHT)
+        out = np.full((count, len(a)), SEARCH_DISTANCE)
         slope = np.zeros((count, len(a), n if want_slopes else 0))
         axis = np.einsum("kjab,jb->kja", r, self._kin.axis)
         request, result = coal.DistanceRequest(), coal.DistanceResult()
@@ -66,7 +66,7 @@ class PairDistances:
         placed: dict[int, tuple[FloatArray, FloatArray]] = {}
         for k in range(count):
             placed.clear()
-            for c in np.flatnonzero(apart[k] < SIGHT):
+            for c in np.flatnonzero(apart[k] < SEARCH_DISTANCE):
                 i, o = int(a[c]), int(b[c])
                 for s in (i, o):
                     if s not in placed:
@@ -79,7 +79,7 @@ class PairDistances:
                 result.clear()
                 distance = coal.distance(self._cores[i][0], first, self._cores[o][0], second, request, result)
                 distance -= self._radius[i] + self._radius[o]
-                if not distance < SIGHT:
+                if not distance < SEARCH_DISTANCE:
                     continue
                 out[k, c] = distance
                 if want_slopes:

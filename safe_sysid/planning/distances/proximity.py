@@ -20,10 +20,10 @@ from safe_sysid.reachability.every_pose import settled_pairs
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scenes.scene import Scene
 
-__all__ = ["FAR_AWAY", "SIGHT", "Distances", "Proximity"]
+__all__ = ["FAR_AWAY", "SEARCH_DISTANCE", "Distances", "Proximity"]
 
-#: Distances beyond SIGHT are not looked for, m; they count as FAR_AWAY.
-SIGHT = 0.5
+#: Distances beyond SEARCH_DISTANCE are not looked for, m; they count as FAR_AWAY.
+SEARCH_DISTANCE = 0.5
 FAR_AWAY = 1000.0
 
 
@@ -249,7 +249,7 @@ def clearance_kernel(poses: Poses, balls: Balls, solids: Solids, value: FloatArr
     for m in range(count):
         for f in range(frame_count):
             j = frames[f]
-            best, ball, solid = SIGHT, -1, -1
+            best, ball, solid = SEARCH_DISTANCE, -1, -1
             for turn in range(2):
                 if turn == 0 and near_ball[f] < 0:
                     continue
@@ -308,12 +308,12 @@ def self_kernel(poses: Poses, balls: Balls, value: FloatArray, slope: FloatArray
             _place_one(r[m], p[m], joint[b], centre[b], world[b])
         for i in range(whole.shape[0]):
             _place_one(r[m], p[m], joint[extent[i]], whole[i], middle[i])
-        best, first, second = SIGHT, -1, -1
+        best, first, second = SEARCH_DISTANCE, -1, -1
         if last_a >= 0:
             best = _gap(world[last_a], world[last_b]) - radius[last_a] - radius[last_b]
             first, second = last_a, last_b
-            if not best < SIGHT:
-                best, first, second = SIGHT, -1, -1
+            if not best < SEARCH_DISTANCE:
+                best, first, second = SEARCH_DISTANCE, -1, -1
         for c in range(pairs.shape[0]):
             i, k = pairs[c, 0], pairs[c, 1]
             if _apart(middle[i], middle[k], best + whole[i, 3] + whole[k, 3]):

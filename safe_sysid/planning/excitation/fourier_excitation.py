@@ -31,7 +31,7 @@ from safe_sysid.planning.costs.base import Cost
 from safe_sysid.planning.costs.condition import ConditionCost, payload_scale
 from safe_sysid.planning.costs.observation import condition_number
 from safe_sysid.planning.motions.certified_rows import CertifiedRows, cells_of
-from safe_sysid.planning.motions.motion_limits import MotionKeep, MotionLimits
+from safe_sysid.planning.motions.motion_limits import LimitDistances, MotionLimits
 from safe_sysid.planning.motions.motion_rows import FAR, rate_rows
 from safe_sysid.planning.motions.motion_sampler import MotionSampler
 from safe_sysid.planning.optimiser.budget import Budget
@@ -54,7 +54,7 @@ LONGEST = 60.0
 CostMaker = Callable[[TrajectoryFamily], Cost]
 
 #: Share of limits that the classical method leaves, besides what is exact.
-_KEEP = MotionKeep(position=0.0, velocity=0.01, acceleration=0.01, torque=0.0, clearance=0.0, self_clearance=0.0)
+_KEEP = LimitDistances(position=0.0, velocity=0.01, acceleration=0.01, torque=0.0, clearance=0.0, self_clearance=0.0)
 #: Samples of the cost, and of the rows per period of the highest harmonic.
 _COST_SAMPLES, _ROW_SAMPLES = 128, 12
 #: Rows of one quadratic program.
@@ -82,7 +82,7 @@ class FourierExcitation:
 
 
 @dataclass(frozen=True, eq=False)
-class _Motions:
+class _SeriesFamily:
     """The series as the costs want a family: linear in k, sampled at fixed times."""
 
     series: FourierFamily
@@ -102,13 +102,13 @@ class _Motions:
 
 
 def _condition_cost(model: RobotModel, series: FourierFamily, scale: FloatArray) -> ConditionCost:
-    family = cast(TrajectoryFamily, _Motions(series))
+    family = cast(TrajectoryFamily, _SeriesFamily(series))
     return ConditionCost(model.kinematics, family, scale, np.zeros((10, 10)), series.period, _COST_SAMPLES)
 
 
 def _row_sampler(series: FourierFamily) -> MotionSampler:
     count = _ROW_SAMPLES * series.harmonics
-    return _Motions(series).sampler((np.arange(count) + 0.5) * (series.period / count))
+    return _SeriesFamily(series).sampler((np.arange(count) + 0.5) * (series.period / count))
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,7 +202,7 @@ def certified_fourier(
         raise PlanError("excitation start refused: " + "; ".join(reasons))
     family = FourierFamily(start, period, harmonics)
     condition = _condition_cost(model, family, payload_scale(box) if scale is None else np.asarray(scale, float))
-    costs = [make(cast(TrajectoryFamily, _Motions(family))) for make in make_costs] or [condition]
+    costs = [make(cast(TrajectoryFamily, _SeriesFamily(family))) for make in make_costs] or [condition]
     cost = costs[-1]
     # What resting is certified for is where the reserves begin.
     still = np.zeros(family.n * family.free)
@@ -368,7 +368,7 @@ class FourierPlanner(Planner):
         except PlanError as error:
             return PlannerResult(PlanStatus.NO_CERTIFIED_PLAN, wall_time=clock() - began, reasons=(str(error),))
         series = FourierFamily(start[0], self.period, found.series.harmonics)
-        known = context(cast(TrajectoryFamily, _Motions(series)))
+        known = context(cast(TrajectoryFamily, _SeriesFamily(series)))
         taught, t_p, still = known.condition(), self.settings.t_p, np.zeros(self.model.n)
         answer = PlannerResult(
             PlanStatus.PLANNED,

@@ -17,8 +17,8 @@ from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics.magnitudes import rotor_ceiling
 from safe_sysid.planning.certification.certificate import PlanCertificate, verify_plan
 from safe_sysid.planning.certification.verdicts import verdict_of
-from safe_sysid.planning.distances.pair_distances import SIGHT, PairDistances
-from safe_sysid.planning.motions.motion_limits import MotionKeep, MotionLimits
+from safe_sysid.planning.distances.pair_distances import SEARCH_DISTANCE, PairDistances
+from safe_sysid.planning.motions.motion_limits import LimitDistances, MotionLimits
 from safe_sysid.planning.motions.motion_rows import FAR, METRE, RADIAN, rate_rows
 from safe_sysid.planning.motions.motion_sampler import MotionSampler
 from safe_sysid.planning.optimiser.effort import box_effort_kernel, effort_slopes, inertia_share_kernel, share_slopes
@@ -30,7 +30,7 @@ from safe_sysid.trajectories.plan import Plan
 
 __all__ = ["CertifiedRows", "cells_of"]
 
-_NOTHING = MotionKeep(position=0.0, velocity=0.0, acceleration=0.0, torque=0.0, clearance=0.0, self_clearance=0.0)
+_NOTHING = LimitDistances(position=0.0, velocity=0.0, acceleration=0.0, torque=0.0, clearance=0.0, self_clearance=0.0)
 #: Left on top of what a certificate asks for, in the rows' units.
 _CUSHION = 0.01
 #: First guess of what the tracking error costs a distance, m, and shares of S and of the inertia bound.
@@ -120,7 +120,7 @@ class CertifiedRows:
         out["inertia"] = (1.0 - share)[:, None]
         found, by_q = self.distances.at(state[0], want_slopes=slopes is not None)
         # Beyond what is looked at only that is known.
-        distance, own = np.where(found >= SIGHT, FAR, found / METRE), self.distances.is_self
+        distance, own = np.where(found >= SEARCH_DISTANCE, FAR, found / METRE), self.distances.is_self
         out["clearance"], out["self_clearance"] = distance[:, ~own], distance[:, own]
         if slopes is not None:
             slopes.append(sampler.own(3, -np.sign(state[3]) / jerk))
@@ -156,7 +156,7 @@ class CertifiedRows:
             if name in certificate.margins and certificate.margins[name].size:
                 worst = certificate.margins[name].min(axis=0)
                 # Of what is far the certificate only knows that it is far.
-                margins[name] = np.where(worst > 0.5 * SIGHT, np.nan, worst) / METRE
+                margins[name] = np.where(worst > 0.5 * SEARCH_DISTANCE, np.nan, worst) / METRE
         out = dict(self.reserve)
         for name, margin in margins.items():
             raw = parts[name].min(axis=0)

@@ -26,7 +26,7 @@ from safe_sysid.planning.motions.knot_family import KnotFamily
 from safe_sysid.planning.motions.motion_limits import (
     DISTANCE_STEP,
     TORQUE_STEP,
-    MotionKeep,
+    LimitDistances,
     MotionLimits,
     check_times,
     kept_by,
@@ -39,7 +39,7 @@ from safe_sysid.robot.parameters import frozen_array
 from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
-__all__ = ["FastMotion", "MotionKeep", "MotionLimits", "MotionRefusedError", "check_motion", "fast_motion"]
+__all__ = ["FastMotion", "LimitDistances", "MotionLimits", "MotionRefusedError", "check_motion", "fast_motion"]
 
 #: Samples per second while guesses are compared, and while they are optimised at first.
 _COARSE, _RATE = 8.0, 24.0
@@ -111,7 +111,7 @@ def fast_motion(
     goal: ArrayLike,
     pieces: Sequence[float] = (1.0, 1.0),
     limits: MotionLimits | None = None,
-    keep: MotionKeep | None = None,
+    keep: LimitDistances | None = None,
     seed: int = 0,
     starts: int = 6,
     via: ArrayLike | None = None,
@@ -136,7 +136,7 @@ def fast_motion(
     """
     n = model.n
     limits = MotionLimits.of(model) if limits is None else limits
-    keep = MotionKeep() if keep is None else keep
+    keep = LimitDistances() if keep is None else keep
     start, goal = frozen_array(start, (n,), "motion start"), frozen_array(goal, (n,), "motion goal")
     family = KnotFamily(start, goal, np.asarray(pieces, float))
     theta = frozen_array(theta, (model.layout.size,), "theta")
@@ -145,7 +145,7 @@ def fast_motion(
     reasons = rows.end_reasons()
     if reasons:
         raise MotionRefusedError(reasons)
-    search = _Search(rows, seed)
+    search = _FastMotionSearch(rows, seed)
     inner = (len(family.pieces) - 1, n)
     guess = None if via is None else frozen_array(via, inner, "motion via")
     ends = [search.improve(x) for x in search.guesses(guess, max(starts, 1))]
@@ -173,7 +173,7 @@ class _Jerk:
         return np.asarray(np.kron(np.eye(self.family.n), 2.0 * self.family.quadratic / self.scale))
 
 
-class _Search:
+class _FastMotionSearch:
     """Guesses, and local minima near them."""
 
     def __init__(self, rows: MotionRows, seed: int) -> None:

@@ -13,7 +13,7 @@ from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import PlanError
-from safe_sysid.planning.distances.pair_distances import SIGHT, PairDistances
+from safe_sysid.planning.distances.pair_distances import SEARCH_DISTANCE, PairDistances
 from safe_sysid.robot.margin import Margin
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import frozen_array
@@ -23,7 +23,7 @@ from safe_sysid.trajectories.quintic import QuinticTrajectory
 __all__ = [
     "DISTANCE_STEP",
     "TORQUE_STEP",
-    "MotionKeep",
+    "LimitDistances",
     "MotionLimits",
     "check_times",
     "kept_by",
@@ -88,7 +88,7 @@ class MotionLimits:
 
 
 @dataclass(frozen=True)
-class MotionKeep:
+class LimitDistances:
     """How far to stay away from limits."""
 
     position: float = 0.02  #: rad
@@ -111,9 +111,9 @@ class MotionKeep:
             value = getattr(self, name)
             most = 1.0 if name in ("velocity", "acceleration", "torque") else math.inf
             if name.endswith("clearance"):
-                most = SIGHT
+                most = SEARCH_DISTANCE
             if not (0.0 <= value < most):
-                raise PlanError(f"MotionKeep.{name} = {value!r}: expected a number from 0 to below {most:g}")
+                raise PlanError(f"LimitDistances.{name} = {value!r}: expected a number from 0 to below {most:g}")
 
 
 def torques(model: RobotModel, theta: FloatArray, q: FloatArray, qd: FloatArray, qdd: FloatArray) -> FloatArray:

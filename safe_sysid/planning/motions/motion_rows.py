@@ -10,9 +10,9 @@ import numpy as np
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.planning.costs.excitation import regressor_gradient
-from safe_sysid.planning.distances.pair_distances import SIGHT, PairDistances
+from safe_sysid.planning.distances.pair_distances import SEARCH_DISTANCE, PairDistances
 from safe_sysid.planning.motions.knot_family import KnotFamily
-from safe_sysid.planning.motions.motion_limits import MotionKeep, MotionLimits, torques, without_coulomb
+from safe_sysid.planning.motions.motion_limits import LimitDistances, MotionLimits, torques, without_coulomb
 from safe_sysid.planning.motions.motion_sampler import MotionSampler
 from safe_sysid.robot.margin import Margin
 from safe_sysid.robot.model import RobotModel
@@ -39,7 +39,7 @@ def rate_rows(
     sampler: MotionSampler,
     x: FloatArray,
     limits: MotionLimits,
-    keep: MotionKeep,
+    keep: LimitDistances,
     slopes: list[FloatArray] | None = None,
 ) -> dict[str, FloatArray]:
     """Rows of position, velocity and acceleration, each (N, n): what limits leave beyond what is to be kept.
@@ -72,7 +72,7 @@ class MotionRows:
     distances: PairDistances  #: what the margins are about
     family: KnotFamily  #: what the margins are about
     limits: MotionLimits  #: what the margins are about
-    keep: MotionKeep  #: what the margins are about
+    keep: LimitDistances  #: what the margins are about
     times: FloatArray  #: (N,) s, at which positions, rates and torques are looked at
     pose_times: FloatArray  #: (N',) s, at which distances are
     cushion: float = 0.0  #: asked for on top, in the rows' units
@@ -179,7 +179,7 @@ class MotionRows:
                 direction = self.keep.opening * away / np.maximum(length, 1e-9)[:, None]
                 grows = np.where(less[..., None], direction[:, None, :], grows)
         # Beyond what is looked at only that is known.
-        row = np.where(found >= SIGHT, FAR, (found - asked) / METRE)
+        row = np.where(found >= SEARCH_DISTANCE, FAR, (found - asked) / METRE)
         for name, mine in (("clearance", ~self.distances.is_self), ("self_clearance", self.distances.is_self)):
             out[name] = row[:, mine]
             if slopes is not None:

@@ -73,7 +73,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, eq=False)
-class _Candidate:
+class _PlanCandidate:
     """Something to certify: its expected cost, and how many certificates its margins knew of (-1: to be refined)."""
 
     cost: float
@@ -97,7 +97,7 @@ class SearchResult:
     slowest_certificate: float = 0.0  #: s
 
 
-class _Search:
+class _PlanSearch:
     """One search: budget used, attempts made, what the certificates taught so far."""
 
     def __init__(
@@ -112,7 +112,7 @@ class _Search:
         self.began = budget.clock()
         self.best: Attempt | None = None
         self.attempts: list[Attempt] = []
-        self.pool: list[_Candidate] = []
+        self.pool: list[_PlanCandidate] = []
         self.iterations, self.failures, self.certify_time, self.lessons = 0, 0, 0.0, 0
         self.slowest, self.first = budget.certificate_s, float("nan")
         self.longest = 0.0
@@ -179,7 +179,7 @@ class _Search:
         if found is None or not self.promising(found[0]):
             return
         if not any(np.abs(found[1] - other.k).max() < _SAME for other in self.pool):
-            self.pool.append(_Candidate(*found, -1))
+            self.pool.append(_PlanCandidate(*found, -1))
 
     def exploit(self, gentlest: FloatArray) -> None:
         """Certify the pool's best while it promises something; what fails is optimised again, wiser."""
@@ -206,13 +206,13 @@ class _Search:
             if attempt.verdict.certified:
                 # What it freed may allow more.
                 if attempt.verdict.margins:
-                    self.pool.append(_Candidate(cost, k, -1))
+                    self.pool.append(_PlanCandidate(cost, k, -1))
             elif self.failures < _PATIENCE and attempt.verdict.margins:
-                self.pool.append(_Candidate(cost, k, -1))
+                self.pool.append(_PlanCandidate(cost, k, -1))
             else:
                 half = self.halfway(k, gentlest)
                 # Before anything bolder: there may not be many certificates left.
-                self.pool = [_Candidate(self.problem.cost.value(half), half, self.lessons)]
+                self.pool = [_PlanCandidate(self.problem.cost.value(half), half, self.lessons)]
 
     def halfway(self, k: FloatArray, gentlest: FloatArray) -> FloatArray:
         """Half way back to what is certified; all the way if that is near."""
@@ -241,7 +241,7 @@ class _Search:
         )
 
 
-def _gentlest(search: _Search) -> FloatArray:
+def _gentlest(search: _PlanSearch) -> FloatArray:
     """Zero; if that is neither certified already nor keeps the fast margins, the nearest k found that does."""
     problem, constraints = search.problem, search.coarse
     zero = np.zeros(problem.n)
@@ -260,7 +260,7 @@ def _gentlest(search: _Search) -> FloatArray:
     return best
 
 
-def _screen(search: _Search, gentlest: FloatArray, starts: FloatArray) -> list[FloatArray]:
+def _screen(search: _PlanSearch, gentlest: FloatArray, starts: FloatArray) -> list[FloatArray]:
     """Every start, shortened towards the gentlest until the fast margins hold; by cost, hopeless ones last."""
     feasible: list[tuple[float, FloatArray]] = []
     hopeless: list[FloatArray] = []
@@ -280,7 +280,7 @@ def _screen(search: _Search, gentlest: FloatArray, starts: FloatArray) -> list[F
 
 def candidates(problem: PlanProblem, budget: Budget) -> list[tuple[float, FloatArray]]:
     """Locally optimal (cost, k), best first, that keep the fast margins. Nothing is certified yet."""
-    search = _Search(problem, lambda k: PlanVerdict(False), budget, None)
+    search = _PlanSearch(problem, lambda k: PlanVerdict(False), budget, None)
     for k in _screen(search, _gentlest(search), problem.starts)[: problem.keep]:
         search.explore(k)
     return sorted(((item.cost, item.k) for item in search.pool), key=lambda item: item[0])
@@ -296,7 +296,7 @@ def solve(
 
     ``budget``: how long to search; ``on_certified``: hears of every certified k that is better than the last one.
     """
-    search = _Search(problem, certify, budget, on_certified)
+    search = _PlanSearch(problem, certify, budget, on_certified)
     gentlest = _gentlest(search)
     if search.may_certify():
         search.certify(gentlest, problem.cost.value(gentlest))
@@ -316,11 +316,11 @@ def solve(
 
 def restore(constraints: FastConstraints, k: FloatArray, subproblem: Subproblem) -> FloatArray:
     """Move k until all fast margins hold, or as far as that goes."""
-    return minimise(_Nothing(k), constraints, k, *constraints.bounds(), subproblem, _LOCAL).k
+    return minimise(_ShortStepCost(k), constraints, k, *constraints.bounds(), subproblem, _LOCAL).k
 
 
 @dataclass(frozen=True, eq=False)
-class _Nothing:
+class _ShortStepCost:
     """A cost that only asks not to go far."""
 
     centre: FloatArray

@@ -15,7 +15,7 @@ from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import zero_box_problem
 from safe_sysid.trajectories.plan import Plan
 
-__all__ = ["BoxGround", "Proved", "box_ground", "chain_problem", "mixture_problem"]
+__all__ = ["BoxReason", "Proved", "box_ground", "chain_problem", "mixture_problem"]
 
 #: As the controller asks for when it takes a plan over; of times, what a ROS stamp since 1970 rounds as a float.
 _STATE, _TIME = 1e-9, 1e-6
@@ -35,7 +35,7 @@ class Proved:
 
 
 @dataclass(frozen=True)
-class BoxGround:
+class BoxReason:
     """Why the true parameters should lie in a plan's box."""
 
     text: str  #: what it rests on; or what speaks against the plan, if it is wrong
@@ -146,7 +146,7 @@ def _beginning(name: str, plan: Plan) -> str:
 
 def box_ground(
     report: PlanReport, model: RobotModel, proved: Mapping[str, Proved], elsewhere: Mapping[str, Proved] | None = None
-) -> BoxGround:
+) -> BoxReason:
     """What the claim that the true parameters lie in a plan's box rests on.
 
     A plan holds for the payload if its box contains bounds that are proved, and the arm's own prior. Bounds are proved
@@ -158,43 +158,43 @@ def box_ground(
         elsewhere: by certificates of other runs, by what they are to be called.
     """
     if report.file is None:
-        return BoxGround("cannot be read", wrong=True)
+        return BoxReason("cannot be read", wrong=True)
     box, prior = report.file.box, model.arm_prior
     if (name := zero_box_problem(box, prior)) is not None:
-        return BoxGround(name, wrong=True)
+        return BoxReason(name, wrong=True)
     own = np.ones(box.size, bool)
     own[box.layout.payload] = False
     if np.any(own & ~((box.lower <= prior.lower) & (prior.upper <= box.upper))):
-        return BoxGround(
+        return BoxReason(
             f"the true parameters lie in box {box.identity}, which leaves out a part of the arm's own prior"
         )
     payload = box.layout.payload
     lower, upper = box.lower[payload], box.upper[payload]
     if bool(np.all(lower <= prior.payload_lower) and np.all(prior.payload_upper <= upper)):
-        return BoxGround("the true parameters lie in the prior of the robot's file", proved=True)
+        return BoxReason("the true parameters lie in the prior of the robot's file", proved=True)
     robot = digest(identity(model, "bounds"))
     known = proved.get(box.identity)
     if known is not None:
         if known.robot != robot:
-            return BoxGround(
+            return BoxReason(
                 f"box {box.identity}: its certificate is of another robot than the plan, or under other assumptions "
                 f"than {model.name} declares: expected bounds of the robot that drives the plan",
                 wrong=True,
             )
         if not known.within(lower, upper):
-            return BoxGround(
+            return BoxReason(
                 f"box {box.identity}: expected one that holds the bounds that its certificate proves", wrong=True
             )
-        return BoxGround(
+        return BoxReason(
             "the arm's own parameters lie in the prior of the robot's file; the boxes' bounds of what the hand holds "
             "are proved above",
             proved=True,
         )
     for name, bounds in (elsewhere or {}).items():
         if bounds.robot == robot and bounds.within(lower, upper):
-            return BoxGround(
+            return BoxReason(
                 "the arm's own parameters lie in the prior of the robot's file, and the hand holds what it held when "
                 f"{name} was identified, whose proved bounds box {box.identity} contains",
                 proved=True,
             )
-    return BoxGround(f"the true parameters lie in box {box.identity}: no certificate of these bounds is with the plan")
+    return BoxReason(f"the true parameters lie in box {box.identity}: no certificate of these bounds is with the plan")

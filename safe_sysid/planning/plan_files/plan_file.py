@@ -88,7 +88,7 @@ class _WitnessPart(StrictModel):
     directions: str
 
 
-class _File(StrictModel):
+class _PlanFileFields(StrictModel):
     schema_name: Annotated[Literal["safe_sysid/plan/2"], Field(alias="schema")]
     written_by: str
     robot: dict[str, Any]
@@ -246,7 +246,7 @@ def read_plan(path: str | Path) -> PlanFile:
             "state less of the robot: plan again)"
         )
     try:
-        file = validate(str(path), content, _File)
+        file = validate(str(path), content, _PlanFileFields)
         found = digest({key: value for key, value in content.items() if key != "sha256"})
     except ConfigError as error:
         raise PlanFileError(f"{path}: {error.key} = {_short(error.value)}: expected {error.expected}") from None

@@ -48,7 +48,7 @@ class StepRequest:
 
 
 @dataclass(frozen=True, eq=False)
-class _Candidate:
+class _StepCandidate:
     """A motion to a point of the way, and its quick margins (6,)."""
 
     family: TrajectoryFamily
@@ -104,7 +104,7 @@ class StepSearch:
         family = TrajectoryFamily(rest, np.ones(len(asked.rest)), self._planner.settings.t_f)
         return np.asarray(self._margins.quick(family, np.zeros((1, len(asked.rest))), poses)[0])
 
-    def _candidates(self, asked: StepRequest, way: FloatArray, poses: PoseMargins) -> list[_Candidate]:
+    def _candidates(self, asked: StepRequest, way: FloatArray, poses: PoseMargins) -> list[_StepCandidate]:
         """Motions to points of the way, farthest first.
 
         Of two families: about what is certified already, whose short motions are certified next to surely; and about
@@ -115,17 +115,17 @@ class StepSearch:
         families = [about]
         if about.tail is not None:  # comes last: where nothing is liked, the last one is tried
             families.insert(0, TrajectoryFamily(about.start, about.k_range, about.duration))
-        found: list[tuple[int, _Candidate]] = []
+        found: list[tuple[int, _StepCandidate]] = []
         for family in families:
             ks = np.array([family.parameter(point) for point in points])
             reachable = np.flatnonzero(np.abs(ks).max(axis=1) <= 1.0)
             if reachable.size:
                 quick = self._margins.quick(family, ks[reachable], poses)
-                found += [(int(i), _Candidate(family, ks[i], q)) for i, q in zip(reachable, quick, strict=True)]
+                found += [(int(i), _StepCandidate(family, ks[i], q)) for i, q in zip(reachable, quick, strict=True)]
         if not found:
             k = about.parameter(points[-1])
             k = k / np.abs(k).max()
-            found = [(0, _Candidate(about, k, self._margins.quick(about, k[None], poses)[0]))]
+            found = [(0, _StepCandidate(about, k, self._margins.quick(about, k[None], poses)[0]))]
         return [candidate for _, candidate in sorted(found, key=lambda item: -item[0])]
 
     def beside(self, asked: StepRequest, way: FloatArray) -> PlannerResult:

@@ -314,12 +314,12 @@ def _plans(path: Path, zero: int) -> tuple[PlanEntry, ...]:
     return tuple(plans)
 
 
-class _Margins(StrictModel):
+class _LoggedMargins(StrictModel):
     margins: dict[str, MarginRecord]
 
 
 def _margins(entry: Mapping[str, Any]) -> dict[str, Margin]:
-    found = validate("plans", {"margins": entry.get("margins", {})}, _Margins).margins
+    found = validate("plans", {"margins": entry.get("margins", {})}, _LoggedMargins).margins
     return {family: record.margin(family) for family, record in found.items()}
 
 

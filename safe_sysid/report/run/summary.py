@@ -21,6 +21,7 @@ __all__ = [
     "Exit",
     "FeedForwardUse",
     "GoalSummary",
+    "LimitUse",
     "LoopTiming",
     "Noise",
     "ParameterRow",
@@ -31,7 +32,6 @@ __all__ = [
     "Summary",
     "TimeHistogram",
     "Tracking",
-    "Use",
     "Violations",
     "write_summary",
 ]
@@ -97,7 +97,7 @@ class GoalSummary(Record):
     text: str
 
 
-class Use(Record):
+class LimitUse(Record):
     """Largest use of a limit: 100 percent is the limit."""
 
     percent: FiniteFloat
@@ -139,9 +139,9 @@ class Safety(Record):
     """The safety record; null where there was nothing to look at."""
 
     clearance: ClearanceSummary
-    position: Use | None
-    velocity: Use | None
-    torque: Use | None
+    position: LimitUse | None
+    velocity: LimitUse | None
+    torque: LimitUse | None
     tracking_position: Tracking | None
     tracking_velocity: Tracking | None
     tracking_energy: Tracking | None

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from safe_sysid.decimals import at_least, at_most, estimate_text, share_at_most, width_at_most
-from safe_sysid.report.run.summary import VIOLATION_KINDS, ParameterRow, Quantiles, Summary, Tracking, Use
+from safe_sysid.report.run.summary import VIOLATION_KINDS, LimitUse, ParameterRow, Quantiles, Summary, Tracking
 
 __all__ = ["parameter_table", "print_report", "safety_rows", "safety_table", "timing_rows"]
 
@@ -158,7 +158,7 @@ def _mm(metres: float) -> str:
     return f"{at_least(metres, scale=1000, places=1)} mm"
 
 
-def _use(use: Use | None) -> tuple[str, str]:
+def _use(use: LimitUse | None) -> tuple[str, str]:
     if use is None:
         return "-", "nothing to use up"
     return f"{at_most(use.percent, places=1)} %", f"of the limit, {use.joint} at {use.time_s:.2f} s"

@@ -133,7 +133,7 @@ class _Placed(StrictModel):
     rpy: Vector3 = (0.0, 0.0, 0.0)
 
 
-class _BoxFile(_Placed):
+class _SceneBoxFile(_Placed):
     size: Size3
 
 
@@ -163,7 +163,7 @@ class _SceneFile(StrictModel):
     name: Name
     start: Pose | None = None
     goal: Pose | None = None
-    boxes: Annotated[tuple[_BoxFile, ...], BeforeValidator(as_tuple)] = ()
+    boxes: Annotated[tuple[_SceneBoxFile, ...], BeforeValidator(as_tuple)] = ()
     spheres: Annotated[tuple[_SphereFile, ...], BeforeValidator(as_tuple)] = ()
     capsules: Annotated[tuple[_CapsuleFile, ...], BeforeValidator(as_tuple)] = ()
     meshes: Annotated[tuple[_MeshFile, ...], BeforeValidator(as_tuple)] = ()

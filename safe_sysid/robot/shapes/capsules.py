@@ -15,12 +15,12 @@ from scipy.spatial import ConvexHull, QhullError
 from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.robot.shapes.hulls import distance_to_hull, hull_volume, outer_hull
 
-__all__ = ["Piece", "capsule_around", "cover_mesh", "find_cover", "holds_mesh", "segment_distance"]
+__all__ = ["CoverPiece", "capsule_around", "cover_mesh", "find_cover", "holds_mesh", "segment_distance"]
 
 Hull = tuple[FloatArray, float]
 
 
-class Piece(NamedTuple):
+class CoverPiece(NamedTuple):
     """A hull of a cover."""
 
     points: FloatArray  #: (k, 3), m; of a capsule one or two
@@ -102,11 +102,11 @@ def cover_mesh(vertices: FloatArray, triangles: IntArray, error: float = 0.0) ->
     return [(piece.points, piece.radius + error) for piece in find_cover(vertices, triangles)]
 
 
-def find_cover(vertices: FloatArray, triangles: IntArray) -> list[Piece]:
+def find_cover(vertices: FloatArray, triangles: IntArray) -> list[CoverPiece]:
     """The cover of :func:`cover_mesh`, with what each hull is for; arguments as there, without the vertices' error."""
     used = vertices[np.unique(triangles)]
     one = capsule_around(used)
-    choices = [([Piece(*one, None)], hull_volume(*one))]
+    choices = [([CoverPiece(*one, None)], hull_volume(*one))]
     pairs = []
     centre = used.mean(axis=0)
     _, _, axes = np.linalg.svd(used - centre, full_matrices=False)
@@ -120,10 +120,10 @@ def find_cover(vertices: FloatArray, triangles: IntArray) -> list[Piece]:
                 hulls = [capsule_around(half, _ROUGH) for half in halves]
                 pairs.append((sum(hull_volume(*hull) for hull in hulls), halves, cuts))
     for _, halves, cuts in sorted(pairs, key=lambda pair: pair[0])[:2]:
-        two = [Piece(*capsule_around(half), cut) for half, cut in zip(halves, cuts, strict=True)]
+        two = [CoverPiece(*capsule_around(half), cut) for half, cut in zip(halves, cuts, strict=True)]
         choices.append((two, sum(hull_volume(*piece[:2]) for piece in two)))
     corners = outer_hull(used, _CORNERS)
-    choices.append(([Piece(*corners, None)], hull_volume(*corners)))
+    choices.append(([CoverPiece(*corners, None)], hull_volume(*corners)))
     best, size = choices[0]
     for pieces, other in choices[1:]:
         if other < _WORTH * size:
@@ -131,7 +131,7 @@ def find_cover(vertices: FloatArray, triangles: IntArray) -> list[Piece]:
     return best
 
 
-def holds_mesh(pieces: list[Piece], vertices: FloatArray, triangles: IntArray, slack: float = 0.0) -> bool:
+def holds_mesh(pieces: list[CoverPiece], vertices: FloatArray, triangles: IntArray, slack: float = 0.0) -> bool:
     """Whether the pieces, each widened by the slack (m), provably hold the whole surface, wherever they come from.
 
     Args:

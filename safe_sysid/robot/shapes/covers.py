@@ -18,7 +18,7 @@ import scipy
 from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.input_limits import read_regular_text
 from safe_sysid.robot.shapes import capsules, hulls
-from safe_sysid.robot.shapes.capsules import Hull, Piece, find_cover, holds_mesh
+from safe_sysid.robot.shapes.capsules import CoverPiece, Hull, find_cover, holds_mesh
 from safe_sysid.whole_files import write_text
 
 __all__ = ["cache_directory", "remembered_cover"]
@@ -67,7 +67,7 @@ def _digest(vertices: FloatArray, triangles: IntArray) -> str:
     return digest.hexdigest()
 
 
-def _read(file: Path) -> list[Piece] | None:
+def _read(file: Path) -> list[CoverPiece] | None:
     """What a file proposes; None if it proposes nothing that could be a cover."""
     try:
         entries = json.loads(read_regular_text(file, _LARGEST))
@@ -81,13 +81,13 @@ def _read(file: Path) -> list[Piece] | None:
                 return None
             if not np.all(np.isfinite(numbers)):
                 return None
-            pieces.append(Piece(points, radius, cut))
+            pieces.append(CoverPiece(points, radius, cut))
     except (OSError, ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError):
         return None
     return pieces
 
 
-def _write(file: Path, pieces: list[Piece]) -> None:
+def _write(file: Path, pieces: list[CoverPiece]) -> None:
     entries = [
         {
             "points": piece.points.tolist(),

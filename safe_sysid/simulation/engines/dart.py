@@ -21,7 +21,7 @@ from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import com_and_inertia
 from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.simulation.arms import is_simulable
-from safe_sysid.simulation.engines.solids import Solid, solids_of, watched_pairs
+from safe_sysid.simulation.engines.solids import ContactSolid, solids_of, watched_pairs
 from safe_sysid.simulation.payloads import Payload
 
 try:
@@ -202,7 +202,7 @@ class DartEngine:
         part = np.where(self._sliding[:, None], forces[:, 3:], forces[:, :3])
         return np.einsum("jk,jk->j", part, self._axes)
 
-    def _pair(self, nodes: dict[str, Any], one: Solid, two: Solid) -> tuple[str, str, Any]:
+    def _pair(self, nodes: dict[str, Any], one: ContactSolid, two: ContactSolid) -> tuple[str, str, Any]:
         group = self._detector.createCollisionGroup()
         group.addShapeFrame(nodes[one.name])
         group.addShapeFrame(nodes[two.name])
@@ -241,7 +241,7 @@ def _tree(model: RobotModel, theta: FloatArray) -> tuple[Any, dict[int, Any]]:
     return arm, frames
 
 
-def _shape_node(body: Any, solid: Solid, robot: str) -> Any:
+def _shape_node(body: Any, solid: ContactSolid, robot: str) -> Any:
     """A collision shape of DART's own, fixed to a body."""
     make, rotation = dartpy.dynamics, solid.rotation
     if solid.kind == "capsule":
@@ -273,18 +273,18 @@ def _turned(z: FloatArray) -> FloatArray:
     return np.column_stack([x, np.cross(z, x), z])
 
 
-def _centre(solid: Solid) -> FloatArray:
+def _centre(solid: ContactSolid) -> FloatArray:
     return np.asarray(solid.points.mean(axis=0))
 
 
-def _radius(solid: Solid) -> float:
+def _radius(solid: ContactSolid) -> float:
     """Of a ball about the centre that holds the solid, m."""
     if solid.kind == "capsule":
         return solid.size[0] + 0.5 * float(np.linalg.norm(solid.points[1] - solid.points[0]))
     return float(np.linalg.norm(solid.size))
 
 
-def _reach(model: RobotModel, one: Solid, two: Solid) -> FloatArray:
+def _reach(model: RobotModel, one: ContactSolid, two: ContactSolid) -> FloatArray:
     """(n,) m: turning joint j by an angle changes the distance of two solids by no more than this times the angle."""
     kin, reach = model.kinematics, np.zeros(model.n)
     outer, inner = (one, two) if one.joint > two.joint else (two, one)

@@ -14,7 +14,7 @@ from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import com_and_inertia
 from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.simulation.arms import is_simulable
-from safe_sysid.simulation.engines.solids import Solid, solids_of, watched_pairs
+from safe_sysid.simulation.engines.solids import ContactSolid, solids_of, watched_pairs
 from safe_sysid.simulation.payloads import Payload
 
 __all__ = ["World", "build_world"]
@@ -32,7 +32,7 @@ class World:
         reach: (n,) m: turning joint j by an angle moves no solid by more than ``reach[j]`` times the angle.
     """
 
-    def __init__(self, model: mujoco.MjModel, parts: dict[int, Solid], pairs: list[tuple[int, int]]) -> None:
+    def __init__(self, model: mujoco.MjModel, parts: dict[int, ContactSolid], pairs: list[tuple[int, int]]) -> None:
         """Keep the model; ``parts`` by geom id, ``pairs`` of geom ids that are not allowed to touch."""
         self.model = model
         self._parts = parts
@@ -74,7 +74,7 @@ class World:
         return float(best), where
 
 
-def _lever_arms(model: mujoco.MjModel, parts: dict[int, Solid]) -> FloatArray:
+def _lever_arms(model: mujoco.MjModel, parts: dict[int, ContactSolid]) -> FloatArray:
     """Longest distance (n,) of any solid's points from each joint's axis, over all positions, m."""
     reach = np.zeros(model.nv)
     for geom, part in parts.items():
@@ -164,7 +164,7 @@ def _add_links(spec: mujoco.MjSpec, model: RobotModel, theta: FloatArray) -> lis
     return frames
 
 
-def _add_solid(spec: mujoco.MjSpec, frame: mujoco.MjsBody, solid: Solid) -> None:
+def _add_solid(spec: mujoco.MjSpec, frame: mujoco.MjsBody, solid: ContactSolid) -> None:
     """A geom without mass that touches nothing but in the pairs that are named."""
     shape: dict[str, object] = {"type": _GEOMS[solid.kind], "size": (*solid.size, 0.0, 0.0)[:3]}
     if solid.kind == "capsule":

@@ -14,7 +14,7 @@ from safe_sysid.robot.scenes.obstacles import SceneBox
 from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.simulation.payloads import Payload
 
-__all__ = ["Solid", "solids_of", "watched_pairs"]
+__all__ = ["ContactSolid", "solids_of", "watched_pairs"]
 
 _SKIN = 1e-6  # m: a box with a radius below this is a box, grown by it
 _FLAT = 1e-4  # m: solids thinner than twice this are made that thick, never thinner
@@ -22,7 +22,7 @@ _BALL_POINTS = 200  # vertices of the polytope that stands for a ball under a hu
 
 
 @dataclass(frozen=True, eq=False)
-class Solid:
+class ContactSolid:
     """A convex solid, fixed to a joint's moving frame or to the world."""
 
     name: str  #: unique
@@ -35,7 +35,7 @@ class Solid:
     rotation: FloatArray = field(default_factory=lambda: np.eye(3))  #: (3, 3) axes of a box or cylinder in that frame
 
 
-def solids_of(model: RobotModel, payload: Payload, scene: Scene) -> list[Solid]:
+def solids_of(model: RobotModel, payload: Payload, scene: Scene) -> list[ContactSolid]:
     """All of them: the arm's, the payload's, the scene's."""
     solids = [_solid(body) for body in model.bodies if body.kind != "payload"]
     solids += _payload(model, payload)
@@ -43,20 +43,20 @@ def solids_of(model: RobotModel, payload: Payload, scene: Scene) -> list[Solid]:
         if isinstance(obstacle, SceneBox):
             half = tuple(0.5 * obstacle.size)
             name, centre = f"scene:{obstacle.name}", np.array(obstacle.xyz, float)[None]
-            solids.append(Solid(name, obstacle.name, -1, "box", half, centre, obstacle.rotation))
+            solids.append(ContactSolid(name, obstacle.name, -1, "box", half, centre, obstacle.rotation))
         else:
             solids.append(_solid(obstacle.body(), "scene"))
     return solids
 
 
-def _solid(body: Body, prefix: str = "body") -> Solid:
+def _solid(body: Body, prefix: str = "body") -> ContactSolid:
     name, points, radius = f"{prefix}:{body.name}", body.points, body.radius
     if len(points) <= 2:
-        return Solid(name, body.name, body.joint, ("sphere", "capsule")[len(points) - 1], (radius,), points)
+        return ContactSolid(name, body.name, body.joint, ("sphere", "capsule")[len(points) - 1], (radius,), points)
     if radius <= _SKIN and (box := _as_box(points)) is not None:
         centre, rotation, half = box
-        return Solid(name, body.name, body.joint, "box", tuple(half + radius), centre[None], rotation)
-    return Solid(name, body.name, body.joint, "hull", (), _hull_vertices(points, radius))
+        return ContactSolid(name, body.name, body.joint, "box", tuple(half + radius), centre[None], rotation)
+    return ContactSolid(name, body.name, body.joint, "hull", (), _hull_vertices(points, radius))
 
 
 def _as_box(points: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray] | None:
@@ -107,7 +107,7 @@ def _inflated(points: FloatArray, radius: float) -> FloatArray:
     return vertices[ConvexHull(vertices).vertices]
 
 
-def _payload(model: RobotModel, payload: Payload) -> list[Solid]:
+def _payload(model: RobotModel, payload: Payload) -> list[ContactSolid]:
     """The payload's solids; one that is known by numbers alone may fill its whole envelope."""
     rotation, position = model.payload_frame
     if not payload.shapes and np.any(payload.theta):
@@ -126,22 +126,24 @@ def _payload(model: RobotModel, payload: Payload) -> list[Solid]:
         else:
             size = (shape.size[0],)
         centre = position + rotation @ shape.position
-        solids.append(Solid(name, "payload", model.n - 1, shape.kind, size, centre[None], rotation @ shape.rotation))
+        solids.append(
+            ContactSolid(name, "payload", model.n - 1, shape.kind, size, centre[None], rotation @ shape.rotation)
+        )
     return solids
 
 
 def watched_pairs(
-    model: RobotModel, scene: Scene, parts: list[Solid]
-) -> tuple[list[tuple[Solid, Solid]], list[tuple[Solid, Solid]]]:
+    model: RobotModel, scene: Scene, parts: list[ContactSolid]
+) -> tuple[list[tuple[ContactSolid, ContactSolid]], list[tuple[ContactSolid, ContactSolid]]]:
     """Pairs that must stay apart: those that can move, and those of the base with the scene."""
     envelopes = {body.name for body in model.bodies if body.kind == "payload"} or {"payload"}
     allowed = model.allowed_pairs | scene.allowed_pairs
 
-    def labels(part: Solid) -> set[str]:
+    def labels(part: ContactSolid) -> set[str]:
         return envelopes if part.name.startswith("payload:") else {part.label}
 
-    moving: list[tuple[Solid, Solid]] = []
-    static: list[tuple[Solid, Solid]] = []
+    moving: list[tuple[ContactSolid, ContactSolid]] = []
+    static: list[tuple[ContactSolid, ContactSolid]] = []
     for one, two in itertools.combinations(parts, 2):
         both_scene = one.name.startswith("scene:") and two.name.startswith("scene:")
         both_arm = one.joint == two.joint and not two.name.startswith("scene:")

@@ -34,7 +34,7 @@ class _Flexibility(StrictModel):
     source: Name
 
 
-class _Friction(StrictModel):
+class _FrictionEffect(StrictModel):
     static_over_coulomb: _AtLeastOne
     stribeck_velocity: Positive
     bristle_deflection: Positive
@@ -42,7 +42,7 @@ class _Friction(StrictModel):
     source: Name
 
 
-class _Waves(StrictModel):
+class _RippleEffect(StrictModel):
     orders: Pose
     amplitude: Pose
     source: Name
@@ -54,7 +54,7 @@ class _JointWaves(StrictModel):
     source: Name
 
 
-class _Sensor(StrictModel):
+class _SensorEffect(StrictModel):
     delay_s: NonNegative
     position_bits: Annotated[int, Field(ge=1, le=32)]
     velocity_filter_hz: Positive
@@ -64,11 +64,11 @@ class _Sensor(StrictModel):
 class _EffectsFile(StrictModel):
     gear: _Gear
     flexibility: _Flexibility
-    friction: _Friction
-    gear_error: _Waves
-    torque_ripple: _Waves
+    friction: _FrictionEffect
+    gear_error: _RippleEffect
+    torque_ripple: _RippleEffect
     cogging: _JointWaves
-    sensor: _Sensor
+    sensor: _SensorEffect
     phase_seed: Annotated[int, Field(ge=0)]
 
 

@@ -21,7 +21,7 @@ from safe_sysid.studies.campaign.cases.noise import draw_signs
 from safe_sysid.studies.campaign.cases.rotor_bodies import RotorBodies
 from safe_sysid.studies.campaign.cases.settings import generator
 from safe_sysid.studies.campaign.trial import aimed, neutral, pushed
-from safe_sysid.studies.campaign.verdict import Breaches
+from safe_sysid.studies.campaign.verdict import TruthViolations
 
 __all__ = ["run_trial"]
 
@@ -42,7 +42,7 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]:
     began = time.thread_time()
     case = build_case(seed, index, options)
     s = case.settings
-    verdict = Breaches(case.theta, s.component, s.side, None, case.unknowns)
+    verdict = TruthViolations(case.theta, s.component, s.side, None, case.unknowns)
     signs = draw_signs(case.rng(9), s.noise, case.record, case.torque(neutral(case)))
     place: FloatArray | None = None
     dynamics = None

@@ -33,7 +33,7 @@ from safe_sysid.studies.campaign.ascent import (
 from safe_sysid.studies.campaign.cases.case import IdentificationCase, build_case
 from safe_sysid.studies.campaign.cases.noise import Signs, draw_signs
 from safe_sysid.studies.campaign.results import write_summary
-from safe_sysid.studies.campaign.verdict import Breaches
+from safe_sysid.studies.campaign.verdict import TruthViolations
 
 __all__ = ["CertificateTrail", "aimed", "attack", "neutral", "pushed", "repeat_trial", "run_trial"]
 
@@ -95,7 +95,7 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]:
     """One trial from its number alone; everything but ``seconds`` is the same wherever it runs.
 
     ``options``: see :func:`~safe_sysid.studies.campaign.cases.case.build_case`.
-    Returns plain data for JSON: ``index``, ``settings``, and what :class:`~.verdict.Breaches` says.
+    Returns plain data for JSON: ``index``, ``settings``, and what :class:`~.verdict.TruthViolations` says.
     """
     began = time.thread_time()
     case = build_case(seed, index, options)
@@ -127,7 +127,7 @@ def repeat_trial(
     return _result(case, verdict, began)
 
 
-def _result(case: IdentificationCase, verdict: Breaches, began: float) -> dict[str, Any]:
+def _result(case: IdentificationCase, verdict: TruthViolations, began: float) -> dict[str, Any]:
     return {
         "index": case.seeds[1],
         "settings": case.settings.to_dict(),
@@ -138,10 +138,10 @@ def _result(case: IdentificationCase, verdict: Breaches, began: float) -> dict[s
 
 def attack(
     case: IdentificationCase, say: Callable[[str], None] | None = None
-) -> tuple[Breaches, RobotModel, Measurements]:
+) -> tuple[TruthViolations, RobotModel, Measurements]:
     """Make the errors, let the identifier answer, judge; also what it was told and the log of the last answer."""
     s = case.settings
-    verdict = Breaches(case.theta, s.component, s.side, say, case.unknowns)
+    verdict = TruthViolations(case.theta, s.component, s.side, say, case.unknowns)
     signs = draw_signs(case.rng(9), s.noise, case.record, case.torque(neutral(case)))
     place: FloatArray | None = None
     if s.noise in ("aimed", "ascent"):
@@ -224,7 +224,7 @@ def pushed(
     return signs_of_field(field, place, dynamics, case.record, case.viscous, case.levels, sampled, before)
 
 
-def _tare(case: IdentificationCase, model: RobotModel, signs: Signs, verdict: Breaches) -> Tare | None:
+def _tare(case: IdentificationCase, model: RobotModel, signs: Signs, verdict: TruthViolations) -> Tare | None:
     """Equations of the motion with the empty hand, each judged by the truth of today."""
     log = case.tare_log()
     if log is None:
@@ -246,7 +246,7 @@ def _identify(
     data: Measurements,
     updates: int,
     row_theta: FloatArray,
-    verdict: Breaches,
+    verdict: TruthViolations,
     tare: Tare | None = None,
     trail: CertificateTrail | None = None,
 ) -> Any:

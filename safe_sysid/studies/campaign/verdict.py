@@ -18,10 +18,10 @@ from safe_sysid.identification.identifier import UpdateResult, UpdateStatus
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["Breaches"]
+__all__ = ["TruthViolations"]
 
 
-class Breaches:
+class TruthViolations:
     """Collects what is wrong. ``theta`` (14 n,) is the truth, in exact floats: no tolerance anywhere."""
 
     def __init__(

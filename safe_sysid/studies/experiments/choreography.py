@@ -10,15 +10,15 @@ import numpy as np
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ModelError
-from safe_sysid.planning.motions.fast_motion import MotionKeep, MotionLimits, MotionRefusedError, fast_motion
+from safe_sysid.planning.motions.fast_motion import LimitDistances, MotionLimits, MotionRefusedError, fast_motion
 from safe_sysid.studies.experiments.cell.simulation import CellSimulation
 from safe_sysid.studies.experiments.cell.workcell import APPROACH_PACE, reversed_motion
 from safe_sysid.studies.experiments.interfaces import (
     CarryTask,
     CellReport,
     Driver,
+    DumbbellPhase,
     Identification,
-    Phase,
     Placement,
     Recording,
 )
@@ -58,12 +58,12 @@ def ticks(cell: CellSimulation, motion: QuinticTrajectory) -> int:
     return math.ceil(motion.duration / cell.period - 1e-9)
 
 
-class _Stop(Exception):  # noqa: N818 - no error: the dumbbell's way ends here
+class _DumbbellFailed(Exception):  # noqa: N818 - no error: the dumbbell's way ends here
     """A dumbbell's way ends early, with the reason."""
 
 
 @dataclass
-class _Run:
+class _DumbbellRun:
     """What one dumbbell's way leaves behind."""
 
     cell: CellSimulation
@@ -73,20 +73,20 @@ class _Run:
     tracking_error: float = 0.0
     notes: dict = field(default_factory=dict)
 
-    def follow(self, phase: Phase, motion: QuinticTrajectory) -> None:
+    def follow(self, phase: DumbbellPhase, motion: QuinticTrajectory) -> None:
         """Track a motion with the driver; afterwards stop if something went wrong."""
         cell, driver = self.cell, self.driver
         cell.phase = phase
         start = cell.time
-        if phase not in (Phase.GRASP, Phase.HOLD):
+        if phase not in (DumbbellPhase.GRASP, DumbbellPhase.HOLD):
             reason = driver.motion(phase, motion, start)
             if reason:
-                raise _Stop(f"{phase.value} refused: {reason}")
+                raise _DumbbellFailed(f"{phase.value} refused: {reason}")
         for k in range(ticks(cell, motion)):
             measurement = cell.measurement
             reference = motion.state(k * cell.period)
             torque = np.asarray(driver.torque(measurement, reference), float)
-            if phase is Phase.CARRY:
+            if phase is DumbbellPhase.CARRY:
                 self.tracking_error = max(self.tracking_error, float(np.abs(reference[0] - cell.state[0]).max()))
             if self.recording is not None:
                 self._record(phase, reference, torque)
@@ -95,20 +95,20 @@ class _Run:
 
     def identify(self) -> Identification:
         """Let the driver have the arm."""
-        self.cell.phase = Phase.IDENTIFY
+        self.cell.phase = DumbbellPhase.IDENTIFY
         found = self.driver.identify(self.cell, self.cell.workcell.ready)
         self.notes = dict(found.notes)
         if found.failure:
-            raise _Stop(f"identification: {found.failure}")
+            raise _DumbbellFailed(f"identification: {found.failure}")
         self.check()
         return found
 
     def check(self) -> None:
         """Stop at a touch that is not intended."""
         if any(not intended(self.cell.workcell, contact) for contact in self.cell.touched()):
-            raise _Stop("")
+            raise _DumbbellFailed("")
 
-    def _record(self, phase: Phase, reference: FloatArray, torque: FloatArray) -> None:
+    def _record(self, phase: DumbbellPhase, reference: FloatArray, torque: FloatArray) -> None:
         recording, (q, qd) = self.recording, self.cell.state
         if recording is not None:
             recording.dumbbell.append(self.task.dumbbell)
@@ -161,23 +161,23 @@ def _one(
     timing, ready = cell.workcell.timing, cell.workcell.ready
     cell.forget()
     start, troubles = cell.time, []
-    run = _Run(cell, driver, task, recording)
+    run = _DumbbellRun(cell, driver, task, recording)
     peak = cell.peak_torque
     try:
-        cell.phase = Phase.GRASP
+        cell.phase = DumbbellPhase.GRASP
         cell.grasp(task.dumbbell)
         driver.begin(task, cell)
-        run.follow(Phase.GRASP, QuinticTrajectory.hold(task.pick, timing.grasp))
-        run.follow(Phase.LIFT, task.lift)
+        run.follow(DumbbellPhase.GRASP, QuinticTrajectory.hold(task.pick, timing.grasp))
+        run.follow(DumbbellPhase.LIFT, task.lift)
         rest = run.identify().rest
         if np.abs(rest - ready).max() > _SAME:
-            run.follow(Phase.RETURN, way_back(cell, rest, ready))
-        run.follow(Phase.CARRY, task.carry)
-        run.follow(Phase.HOLD, QuinticTrajectory.hold(task.carry.knots[-1, 0], timing.hold))
+            run.follow(DumbbellPhase.RETURN, way_back(cell, rest, ready))
+        run.follow(DumbbellPhase.CARRY, task.carry)
+        run.follow(DumbbellPhase.HOLD, QuinticTrajectory.hold(task.carry.knots[-1, 0], timing.hold))
         peak = cell.peak_torque.copy()
         if cell.workcell.release:
             _let_go(cell, own, task)
-    except _Stop as stop:
+    except _DumbbellFailed as stop:
         troubles += [str(stop)] if str(stop) else []
         stopped = True
     except ModelError as error:  # the simulation diverged
@@ -196,7 +196,7 @@ def _drive_own(cell: CellSimulation, own: OwnController, motion: QuinticTrajecto
 def _let_go(cell: CellSimulation, own: OwnController, task: CarryTask) -> None:
     """Open the hand, let the dumbbell settle, draw the hand back."""
     timing = cell.workcell.timing
-    cell.phase = Phase.RELEASE
+    cell.phase = DumbbellPhase.RELEASE
     cell.release()
     here = cell.measurement.q.copy()
     hold = QuinticTrajectory.hold(here).state(0.0)
@@ -204,7 +204,7 @@ def _let_go(cell: CellSimulation, own: OwnController, task: CarryTask) -> None:
     while cell.time < begin + timing.settle or (cell.still_falling() and cell.time < begin + timing.settle_most):
         cell.step(own.torque(hold))
     cell.settled()
-    cell.phase = Phase.RETRACT
+    cell.phase = DumbbellPhase.RETRACT
     if task.retract is not None:
         knots = task.retract.knots.copy()
         knots[0] = here, 0.0 * here, 0.0 * here
@@ -214,7 +214,7 @@ def _let_go(cell: CellSimulation, own: OwnController, task: CarryTask) -> None:
 def _go_to_next(cell: CellSimulation, own: OwnController, following: CarryTask) -> None:
     """From the ready pose to the next dumbbell in the rack."""
     cell.forget()
-    cell.phase = Phase.APPROACH
+    cell.phase = DumbbellPhase.APPROACH
     cell.leave()
     cell.approach(following.dumbbell)
     _drive_own(cell, own, reversed_motion(following.lift, APPROACH_PACE))
@@ -239,7 +239,7 @@ def way_back(cell: CellSimulation, rest: FloatArray, ready: FloatArray) -> Quint
     pieces = (0.75 * duration, 0.75 * duration)
     try:
         return fast_motion(
-            model, cell.theta_nominal, cell.scene(), rest, ready, pieces, limits, MotionKeep(clearance=_CLEAR)
+            model, cell.theta_nominal, cell.scene(), rest, ready, pieces, limits, LimitDistances(clearance=_CLEAR)
         ).trajectory
     except MotionRefusedError as error:
-        raise _Stop(f"no way back to the ready pose: {error}") from error
+        raise _DumbbellFailed(f"no way back to the ready pose: {error}") from error

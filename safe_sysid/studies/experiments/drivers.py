@@ -22,15 +22,15 @@ from safe_sysid.simulation.plant import Plant
 from safe_sysid.studies.experiments.carry_proof import CarryProof
 from safe_sysid.studies.experiments.identify_phase import (
     LearnedPayload,
-    Tap,
+    RecordingCell,
     chain,
     follow,
     identify_from,
     plan_and_identify,
     rehearsed_plans,
 )
-from safe_sysid.studies.experiments.interfaces import CarryTask, Cell, Identification, Phase
-from safe_sysid.studies.experiments.methods import Excitation, Method, ModelSource, identified, knowledge_before
+from safe_sysid.studies.experiments.interfaces import CarryTask, Cell, DumbbellPhase, Identification
+from safe_sysid.studies.experiments.methods import Excitation, Method, ModelSource, identified, model_before
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 __all__ = ["UNTIL_IDENTIFIED", "MethodDriver"]
@@ -90,15 +90,15 @@ class MethodDriver:
         """Forget the last payload."""
         self._task, self._cell = task, cell
         self._box = self._model.arm_prior
-        self._known = knowledge_before(self._method, self._model)
+        self._known = model_before(self._method, self._model)
         self._law_name = ""
         self.notes[task.dumbbell], self.estimates[task.dumbbell] = {}, []
         self._use(self._method.first_law, self._prior_gains, cell.measurement)
         self._note_mass(cell.time)
 
-    def motion(self, phase: Phase, trajectory: QuinticTrajectory, start_time: float) -> str:
+    def motion(self, phase: DumbbellPhase, trajectory: QuinticTrajectory, start_time: float) -> str:
         """Prepare the task's law for its motion; never refuses. ``start_time``: stamp at which it begins, s."""
-        if phase is Phase.CARRY and self._method.law == _ROBUST:
+        if phase is DumbbellPhase.CARRY and self._method.law == _ROBUST:
             gains = self._gains_for(trajectory)
             self._use(_ROBUST, gains, self._cell.measurement)
             if self._certify and self._method.uncertain and self._robust == _ROBUST:
@@ -122,7 +122,7 @@ class MethodDriver:
         """
         if self._method.excitation is Excitation.NONE:
             return self._ended(LearnedPayload(self._box, self._nominal, ready))
-        tap = Tap(cell, self._note_now_and_then)
+        tap = RecordingCell(cell, self._note_now_and_then)
         # Every dumbbell has a seed of its own: five times the same random motion would be one draw, not five.
         seed = int(np.random.SeedSequence([self._seed, len(self.notes)]).generate_state(1)[0])
         kind = self._method.excitation
@@ -148,7 +148,7 @@ class MethodDriver:
         failure = learned.failure or (UNTIL_IDENTIFIED if self._until == "identified" else "")
         return Identification(learned.rest, failure, learned.notes)
 
-    def _rehearsed(self, tap: Tap, ready: FloatArray, seed: int) -> LearnedPayload:
+    def _rehearsed(self, tap: RecordingCell, ready: FloatArray, seed: int) -> LearnedPayload:
         plant = self._rehearsal(self._task.dumbbell, tap.cell, ready)
         plans, reasons = rehearsed_plans(self._model, plant, ready, seed)
         notes: dict[str, Any] = {"plans": len(plans), "plan_reasons": list(reasons)}
@@ -159,7 +159,7 @@ class MethodDriver:
             notes["condition"] = tap.condition(self._model)
         return LearnedPayload(self._box, self._nominal, rest, "", notes)
 
-    def _fourier(self, tap: Tap, ready: FloatArray) -> LearnedPayload:
+    def _fourier(self, tap: RecordingCell, ready: FloatArray) -> LearnedPayload:
         """The classical way: nobody looks at torques, obstacles or the arm itself."""
         if self._series is None or not np.array_equal(self._series.series.start, ready):
             limits = MotionLimits.of(self._model, acceleration=_ACCELERATION)

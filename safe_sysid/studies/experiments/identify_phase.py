@@ -30,7 +30,15 @@ from safe_sysid.simulation.plant import Plant
 from safe_sysid.studies.experiments.interfaces import Cell
 from safe_sysid.trajectories.plan import Plan
 
-__all__ = ["LearnedPayload", "Tap", "chain", "follow", "identify_from", "plan_and_identify", "rehearsed_plans"]
+__all__ = [
+    "LearnedPayload",
+    "RecordingCell",
+    "chain",
+    "follow",
+    "identify_from",
+    "plan_and_identify",
+    "rehearsed_plans",
+]
 
 Reference = Callable[[float], FloatArray]
 
@@ -46,7 +54,7 @@ class LearnedPayload:
     notes: dict[str, Any] = field(default_factory=dict)
 
 
-class Tap:
+class RecordingCell:
     """A cell that remembers what was measured in it; for :class:`Episode` it is the plant."""
 
     def __init__(self, cell: Cell, sampled: Callable[[float], None] | None = None) -> None:
@@ -82,7 +90,7 @@ class Tap:
 
 
 def plan_and_identify(
-    model: RobotModel, tap: Tap, ready: FloatArray, seed: int, random: bool = False, plans: int | None = None
+    model: RobotModel, tap: RecordingCell, ready: FloatArray, seed: int, random: bool = False, plans: int | None = None
 ) -> LearnedPayload:
     """Algorithm 2, or the same with random plans: from rest to rest, and back to where it began.
 
@@ -170,7 +178,7 @@ def chain(plans: Sequence[Plan]) -> tuple[Reference, float]:
     return reference, float(starts[-1] + plans[-1].trajectory.duration)
 
 
-def follow(tap: Tap, law: ControlLaw, known: ModelInUse, reference: Reference, duration: float) -> FloatArray:
+def follow(tap: RecordingCell, law: ControlLaw, known: ModelInUse, reference: Reference, duration: float) -> FloatArray:
     """Track a reference, from now on; returns the position (n,) at which it ends.
 
     Args:
@@ -187,7 +195,7 @@ def follow(tap: Tap, law: ControlLaw, known: ModelInUse, reference: Reference, d
     return np.array(reference(duration)[0])
 
 
-def identify_from(model: RobotModel, tap: Tap, rest: FloatArray) -> LearnedPayload:
+def identify_from(model: RobotModel, tap: RecordingCell, rest: FloatArray) -> LearnedPayload:
     """What Algorithm 1 says of the data of a tap, in the batches in which the nodes give them to it.
 
     ``model``: the arm, as believed; ``rest``: (n,) rad, where the arm rests now.

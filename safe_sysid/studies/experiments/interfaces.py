@@ -20,10 +20,20 @@ from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
-__all__ = ["CarryTask", "Cell", "CellReport", "Contact", "Driver", "Identification", "Phase", "Placement", "Recording"]
+__all__ = [
+    "CarryTask",
+    "Cell",
+    "CellReport",
+    "Contact",
+    "Driver",
+    "DumbbellPhase",
+    "Identification",
+    "Placement",
+    "Recording",
+]
 
 
-class Phase(str, Enum):
+class DumbbellPhase(str, Enum):
     """What happens to one dumbbell, in this order; the driver is at work from GRASP to HOLD."""
 
     APPROACH = "approach"  #: empty hand, robot's own controller
@@ -56,7 +66,7 @@ class Contact:
     """The arm, or what it holds, touched something."""
 
     time: float  #: s, of the first touch
-    phase: Phase
+    phase: DumbbellPhase
     one: str  #: name of the arm's part, or "payload"
     two: str  #: of what was touched: an obstacle, a dumbbell, another part of the arm
     depth: float  #: m, deepest while this pair touched in this phase
@@ -118,7 +128,7 @@ class Driver(Protocol):
     def begin(self, task: CarryTask, cell: Cell) -> None:
         """A new unknown payload was welded to the hand (at rest at ``task.pick``); forget the last one."""
 
-    def motion(self, phase: Phase, trajectory: QuinticTrajectory, start_time: float) -> str:
+    def motion(self, phase: DumbbellPhase, trajectory: QuinticTrajectory, start_time: float) -> str:
         """Announce the next motion (LIFT, RETURN, CARRY); returns "" or the reason why the method refuses it.
 
         HOLD and GRASP are not announced: there the reference rests at the end of the last motion.

@@ -12,11 +12,11 @@ from safe_sysid.core.arrays import FloatArray
 from safe_sysid.studies.experiments.cell.dumbbells import angle_between
 from safe_sysid.studies.experiments.cell.simulation import CellSimulation
 from safe_sysid.studies.experiments.cell.workcell import Workcell
-from safe_sysid.studies.experiments.interfaces import CarryTask, Contact, Phase, Placement
+from safe_sysid.studies.experiments.interfaces import CarryTask, Contact, DumbbellPhase, Placement
 
 __all__ = ["intended", "judge", "misplaced"]
 
-_BEFORE_LIFTED = (Phase.GRASP, Phase.LIFT)
+_BEFORE_LIFTED = (DumbbellPhase.GRASP, DumbbellPhase.LIFT)
 
 
 def intended(cell: Workcell, contact: Contact) -> bool:

@@ -30,7 +30,7 @@ __all__ = [
     "choose",
     "empty_hand",
     "identified",
-    "knowledge_before",
+    "model_before",
     "table_one",
 ]
 
@@ -153,7 +153,7 @@ def identified(model: RobotModel, box: ParameterBox, nominal: ArrayLike, uncerta
     return _model_in_use(model, nominal, box, uncertain)
 
 
-def knowledge_before(method: Method, model: RobotModel) -> ModelInUse:
+def model_before(method: Method, model: RobotModel) -> ModelInUse:
     """What a method knows when it takes hold of a dumbbell."""
     if method.model is ModelSource.EMPTY_HAND:
         return empty_hand(model, method.uncertain)

@@ -29,7 +29,7 @@ _TRIALS = {
 
 
 @dataclass(frozen=True)
-class _Study:
+class _TrialPlan:
     """Defaults of a table or figure: which trials, how many, of what; and which methods it could have."""
 
     kind: str
@@ -46,13 +46,15 @@ _WITHOUT = {"correlation": ("experiments", "methods", "payloads"), "condition": 
 _PAIR = ("ours", "random")
 _MASS = ("ours", "random", "adap-1", "adap-1-excit")
 _STUDIES = {
-    "3": _Study("task", 5),
-    "4": _Study("correlation", 100),
-    "5": _Study("condition", 5, methods=_PAIR, shows=_PAIR),
-    "fig5": _Study("task", 1, experiments=("b",), methods=_MASS, payloads=("4lb",), shows=_MASS),
-    "fig6": _Study("task", 1, experiments=("b",), methods=_PAIR, payloads=("4lb",), until="identified", shows=_PAIR),
-    "fig11": _Study("task", 1, experiments=("a",)),
-    "fig12": _Study("task", 1, experiments=("b",)),
+    "3": _TrialPlan("task", 5),
+    "4": _TrialPlan("correlation", 100),
+    "5": _TrialPlan("condition", 5, methods=_PAIR, shows=_PAIR),
+    "fig5": _TrialPlan("task", 1, experiments=("b",), methods=_MASS, payloads=("4lb",), shows=_MASS),
+    "fig6": _TrialPlan(
+        "task", 1, experiments=("b",), methods=_PAIR, payloads=("4lb",), until="identified", shows=_PAIR
+    ),
+    "fig11": _TrialPlan("task", 1, experiments=("a",)),
+    "fig12": _TrialPlan("task", 1, experiments=("b",)),
 }
 
 

@@ -21,7 +21,7 @@ from safe_sysid.studies.experiments.cell.simulation import CellSimulation, draw_
 from safe_sysid.studies.experiments.cell.workcell import Workcell, load_workcell
 from safe_sysid.studies.experiments.choreography import run_workcell
 from safe_sysid.studies.experiments.drivers import UNTIL_IDENTIFIED, MethodDriver
-from safe_sysid.studies.experiments.interfaces import Cell, Phase, Placement, Recording
+from safe_sysid.studies.experiments.interfaces import Cell, DumbbellPhase, Placement, Recording
 from safe_sysid.studies.experiments.methods import METHODS, ExperimentError
 from safe_sysid.studies.experiments.results.paper import EXPERIMENTS
 from safe_sysid.studies.experiments.runner import case
@@ -230,8 +230,8 @@ def _phases(placement: Placement, recording: Recording | None) -> dict[str, list
         if dumbbell == placement.dumbbell:
             spans.setdefault(phase, [stamp, stamp])[1] = stamp
     identified = placement.identification.get("stamps")
-    if identified and Phase.LIFT.value in spans:
-        spans[Phase.IDENTIFY.value] = [spans[Phase.LIFT.value][1], identified[-1]]
+    if identified and DumbbellPhase.LIFT.value in spans:
+        spans[DumbbellPhase.IDENTIFY.value] = [spans[DumbbellPhase.LIFT.value][1], identified[-1]]
     return {
         name: [round(start - placement.start, 4), round(end - placement.start, 4)]
         for name, (start, end) in spans.items()
@@ -249,7 +249,7 @@ def _series(placement: Placement, driver: MethodDriver, recording: Recording | N
     rows = [
         k
         for k, (dumbbell, phase) in enumerate(zip(recording.dumbbell, recording.phase, strict=True))
-        if dumbbell == name and phase in (Phase.CARRY.value, Phase.HOLD.value)
+        if dumbbell == name and phase in (DumbbellPhase.CARRY.value, DumbbellPhase.HOLD.value)
     ][::_EVERY]
     if rows:
         stamps = np.array([recording.stamp[k] for k in rows])

@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
-from safe_sysid.apps.verify.verification import Answer, Verification
+from safe_sysid.apps.verify.verification import Verification, VerifyStatus
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
@@ -63,7 +63,7 @@ def trusting(model: RobotModel) -> Verification:
     return Verification(Console(file=io.StringIO(), width=10_000), model, quiet=True)
 
 
-def answer_to(folder: Path, verification: Verification) -> tuple[Answer | None, str]:
+def answer_to(folder: Path, verification: Verification) -> tuple[VerifyStatus | None, str]:
     """What ``verify`` says of a directory: None and why, where it cannot be checked.
 
     ``verification``: with the trusted robot.
@@ -126,7 +126,7 @@ def honest_run(seed: int, number: int) -> ForgedRun:
             continue
         verification = trusting(model)
         answer, text = answer_to(folder, verification)
-        if answer is not Answer.PASS:
+        if answer is not VerifyStatus.PASS:
             raise SafeSysIdError(f"arm {number}: an honest run is refused: {text}")
         last = list(verification.bounds.values())[-1]
         return ForgedRun(folder, model, log, verification, (last.lower, last.upper), keep)

@@ -40,7 +40,7 @@ __all__ = ["as_json", "complaint", "is_sound", "run_trial", "summarise", "table"
 _NUMBER = r"[-\N{MINUS SIGN}]?[0-9][0-9.]*(?:e[-+][0-9]+)?"
 _TO = r"(?: to | \.\. |, )"
 #: What an output says: which, of what, whether it must be at most ("lower") or at least ("upper") the exact value.
-Claim = tuple[str, str, Literal["lower", "upper"], str, Fraction]
+PrintedNumber = tuple[str, str, Literal["lower", "upper"], str, Fraction]
 
 
 def run_trial(seed: int, index: int, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def _result(rng: np.random.Generator) -> IdentificationResult:
     )  # fmt: skip
 
 
-def _claims(result: IdentificationResult, rng: np.random.Generator) -> Iterator[Claim]:
+def _claims(result: IdentificationResult, rng: np.random.Generator) -> Iterator[PrintedNumber]:
     """Every number that the outputs print of this result, beside the exact value that it stands for."""
     payload = [*zip(result.payload.names, result.payload.lower, result.payload.upper, strict=True)]
     both = [(p.name, p.lower, p.upper) for p in result.parameters]
@@ -157,7 +157,7 @@ def _rows(console: Console, border: str | None) -> list[list[str]]:
     return out
 
 
-def _view(result: IdentificationResult, both: Sequence[tuple[str, float, float]]) -> Iterator[Claim]:
+def _view(result: IdentificationResult, both: Sequence[tuple[str, float, float]]) -> Iterator[PrintedNumber]:
     def column(key: str) -> FloatArray:
         return np.array([getattr(p, key) for p in result.parameters])
 
@@ -171,7 +171,7 @@ def _view(result: IdentificationResult, both: Sequence[tuple[str, float, float]]
     yield from _shares("view", re.findall(rf'ss-dim">({_NUMBER} %)', text), result.parameters)
 
 
-def _margins(rng: np.random.Generator) -> Iterator[Claim]:
+def _margins(rng: np.random.Generator) -> Iterator[PrintedNumber]:
     """A certificate's margin in words, in the view and in the report of a run (mm)."""
     value = _interval(rng)[0]
     exact = Fraction(value)
@@ -185,13 +185,15 @@ def _margins(rng: np.random.Generator) -> Iterator[Claim]:
     yield "report of a run", "clearance", "lower", cell.removesuffix(" mm"), 1000 * exact
 
 
-def _ends(where: str, found: Sequence[tuple[str, str]], exact: Sequence[tuple[str, float, float]]) -> Iterator[Claim]:
+def _ends(
+    where: str, found: Sequence[tuple[str, str]], exact: Sequence[tuple[str, float, float]]
+) -> Iterator[PrintedNumber]:
     for (low, high), (name, lower, upper) in zip(found, exact, strict=True):
         yield where, name, "lower", low, Fraction(lower)
         yield where, name, "upper", high, Fraction(upper)
 
 
-def _shares(where: str, found: Sequence[str], rows: Sequence[ParameterEntry]) -> Iterator[Claim]:
+def _shares(where: str, found: Sequence[str], rows: Sequence[ParameterEntry]) -> Iterator[PrintedNumber]:
     for text, p in zip(found, rows, strict=True):
         whole = Fraction(p.prior_upper) - Fraction(p.prior_lower)
         share = (Fraction(p.upper) - Fraction(p.lower)) / whole if whole else Fraction(1)

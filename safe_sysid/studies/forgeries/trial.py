@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.table import Table
 
-from safe_sysid.apps.verify.verification import Answer
+from safe_sysid.apps.verify.verification import VerifyStatus
 from safe_sysid.identification.identifier import UpdateStatus
 from safe_sysid.studies.campaign.breaks import BREAKS
 from safe_sysid.studies.campaign.cases.case import build_case
@@ -191,6 +191,6 @@ def passes(trial: dict[str, Any]) -> bool:
     A log in which the change is too small to contradict anything is identified, and passes rightly.
     """
     if "empty" not in trial:
-        return bool(trial["answer"] == Answer.PASS.name)
-    bad = trial["answer"] == Answer.PASS.name or trial["certificates"] > 0
-    return bool((trial["empty"] and bad) or trial["resurrected"] == Answer.PASS.name)
+        return bool(trial["answer"] == VerifyStatus.PASS.name)
+    bad = trial["answer"] == VerifyStatus.PASS.name or trial["certificates"] > 0
+    return bool((trial["empty"] and bad) or trial["resurrected"] == VerifyStatus.PASS.name)

@@ -17,11 +17,18 @@ from safe_sysid.core.arrays import FloatArray
 from safe_sysid.input_limits import read_arrays
 from safe_sysid.learning.gaussian_process.file import LearnedModel, write_model
 from safe_sysid.learning.gaussian_process.kernels import lip_kernel
-from safe_sysid.learning.gaussian_process.motions import Motions
+from safe_sysid.learning.gaussian_process.motions import MotionSamples
 from safe_sysid.learning.gaussian_process.regression import TorqueProcess, informative
-from safe_sysid.learning.gaussian_process.training import Training
+from safe_sysid.learning.gaussian_process.training import TrainingOptions
 from safe_sysid.learning.gaussian_process.training import train as fit_process
-from safe_sysid.learning.neural.dataset import Dataset, Entry, Motion, read_dataset, write_index, write_motion
+from safe_sysid.learning.neural.dataset import (
+    Dataset,
+    DatasetEntry,
+    MeasuredMotion,
+    read_dataset,
+    write_index,
+    write_motion,
+)
 from safe_sysid.learning.neural.scaling import scaling_of
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.studies.campaign.runner import Campaign
@@ -69,7 +76,7 @@ _FASTER, _FASTER_SEEDS = 0.6, (2000, 2001)
 _THIN = 20
 
 
-def train_part(dataset: Dataset, minutes: float) -> list[Motion]:
+def train_part(dataset: Dataset, minutes: float) -> list[MeasuredMotion]:
     """Training motions of a budget: fast ones first, as somebody with little time would record; the last one is cut."""
     left, out = round(60.0 * minutes * dataset.rate_hz), []
     for entry in sorted(dataset.of("train"), key=lambda entry: entry.speed):
@@ -77,12 +84,12 @@ def train_part(dataset: Dataset, minutes: float) -> list[Motion]:
             break
         motion = dataset.motion(entry)
         count = min(left, len(motion))
-        out.append(Motion(*(x[:count] for x in (motion.stamp, motion.q, motion.qd, motion.qdd, motion.tau))))
+        out.append(MeasuredMotion(*(x[:count] for x in (motion.stamp, motion.q, motion.qd, motion.qdd, motion.tau))))
         left -= count
     return out
 
 
-def normalised_error(predicted: Sequence[FloatArray], motions: Sequence[Motion], span: FloatArray) -> float:
+def normalised_error(predicted: Sequence[FloatArray], motions: Sequence[MeasuredMotion], span: FloatArray) -> float:
     """Mean square of the torque's error, each joint's divided by its range in the training data [Hybrid, IV-C].
 
     ``predicted``: (N, n) of each motion; ``span``: (n,) N m.
@@ -91,7 +98,7 @@ def normalised_error(predicted: Sequence[FloatArray], motions: Sequence[Motion],
     return float(np.mean(np.concatenate(errors)))
 
 
-def _faster(model: RobotModel, folder: Path, scale: float, theta: FloatArray) -> list[Motion]:
+def _faster(model: RobotModel, folder: Path, scale: float, theta: FloatArray) -> list[MeasuredMotion]:
     """Motions that are faster than all data, driven as these; kept in files."""
     out = []
     for seed in _FASTER_SEEDS:
@@ -102,7 +109,7 @@ def _faster(model: RobotModel, folder: Path, scale: float, theta: FloatArray) ->
             with replacing(path) as temporary, temporary.open("wb") as file:
                 np.savez(file, stamp=motion.stamp, q=motion.q, qd=motion.qd, qdd=motion.qdd, tau=motion.tau)
         arrays = read_arrays(path)
-        out.append(Motion(*(arrays[key] for key in ("stamp", "q", "qd", "qdd", "tau"))))
+        out.append(MeasuredMotion(*(arrays[key] for key in ("stamp", "q", "qd", "qdd", "tau"))))
     return out
 
 
@@ -196,13 +203,13 @@ def _write_rigid(model: RobotModel, dataset: Dataset, kind: str | None, budget: 
         np.savez(file, theta=theta)
 
 
-def _write_lip(model: RobotModel, motions: Sequence[Motion], seed: int, path: Path) -> None:
+def _write_lip(model: RobotModel, motions: Sequence[MeasuredMotion], seed: int, path: Path) -> None:
     """A Gaussian process of the most informative samples, as `safe-sysid learn lip` makes it."""
     q, qd, qdd, tau = (np.concatenate([getattr(m, key) for m in motions]) for key in ("q", "qd", "qdd", "tau"))
     seen = np.linspace(0, len(q) - 1, _CANDIDATES).astype(np.int64)
-    x, tau = Motions(q[seen], qd[seen], qdd[seen], [bool(s) for s in model.sliding]), tau[seen]
+    x, tau = MotionSamples(q[seen], qd[seen], qdd[seen], [bool(s) for s in model.sliding]), tau[seen]
     kernel, even = lip_kernel(model.n, friction=True), slice(None, None, _CANDIDATES // _SAMPLES)
-    found = fit_process(kernel, x[even], tau[even], Training(seed=seed))
+    found = fit_process(kernel, x[even], tau[even], TrainingOptions(seed=seed))
     best = np.sort(informative(kernel, found.log, found.log_noise, x, _SAMPLES, found.units))
     process = TorqueProcess(kernel, found.log, found.log_noise, x[best], tau[best], found.units)
     write_model(path, LearnedModel(process, tuple(model.joint_names), {}))
@@ -214,13 +221,13 @@ def _limited(dataset: Dataset, minutes: float, folder: Path) -> Dataset:
         return dataset
     cut = [("train", "fast", m) for m in train_part(dataset, minutes)]
     cut += [("validation", entry.speed, dataset.motion(entry)) for entry in dataset.of("validation")]
-    entries = [Entry(f"{k:02}.npz", speed, split) for k, (split, speed, _) in enumerate(cut)]
+    entries = [DatasetEntry(f"{k:02}.npz", speed, split) for k, (split, speed, _) in enumerate(cut)]
     for entry, (*_, motion) in zip(entries, cut, strict=True):
         write_motion(folder / entry.file, motion)
     return write_index(folder, dataset.robot, dataset.joints, dataset.rate_hz, dataset.effects, entries)
 
 
-def _tick(model: RobotModel, path: Path, motion: Motion) -> float:
+def _tick(model: RobotModel, path: Path, motion: MeasuredMotion) -> float:
     """Median time of one evaluation, s."""
     theta, predict = load_model(model, path)
     times = []

@@ -18,7 +18,15 @@ from scipy.signal import butter, sosfiltfilt
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.input_limits import read_arrays
-from safe_sysid.learning.neural.dataset import INDEX, Dataset, Entry, Motion, read_dataset, write_index, write_motion
+from safe_sysid.learning.neural.dataset import (
+    INDEX,
+    Dataset,
+    DatasetEntry,
+    MeasuredMotion,
+    read_dataset,
+    write_index,
+    write_motion,
+)
 from safe_sysid.resources import resource_path
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
@@ -70,7 +78,7 @@ def load_panda() -> RobotModel:
     return load_robot(resource_path("config/hybrid/panda.yaml"))
 
 
-def entries(size: DataSize) -> list[Entry]:
+def entries(size: DataSize) -> list[DatasetEntry]:
     """The files of a data set, and what each is for."""
     out = []
     for k in range(size.series):
@@ -80,7 +88,7 @@ def entries(size: DataSize) -> list[Entry]:
                 split = "test"
             elif k < size.tests + (2 if speed == ("slow", "fast")[k % 2] else 1) * size.validations:
                 split = "validation"
-            out.append(Entry(f"{k:02d}_{speed}.npz", speed, split))
+            out.append(DatasetEntry(f"{k:02d}_{speed}.npz", speed, split))
     return out
 
 
@@ -100,7 +108,7 @@ def _series(model: RobotModel, size: DataSize, k: int, speed: str) -> FourierTra
 
 def driven_series(
     model: RobotModel, series: FourierTrajectory, scale: float, theta: FloatArray, repeats: int = 1
-) -> Motion:
+) -> MeasuredMotion:
     """Drive a series with the stiff gains, and take down what the sensors and the controller say.
 
     ``theta``: (14 n,) of the controller's rigid model.
@@ -112,7 +120,7 @@ def driven_series(
     # At rest at both ends of a period, so that periods follow each other.
     once = series.states(np.arange(1, count + 1) * arm.period)[:, :3]
     run = drive(arm, impedance(model, "stiff"), theta, np.tile(once, (repeats, 1, 1)), settle=100)
-    return Motion(run.stamp - run.stamp[0], run.q, run.qd, acceleration(run.qd), run.torque)
+    return MeasuredMotion(run.stamp - run.stamp[0], run.q, run.qd, acceleration(run.qd), run.torque)
 
 
 def _parameters(model: RobotModel, size: DataSize, scale: float, path: Path) -> FloatArray:

@@ -15,7 +15,7 @@ from safe_sysid.errors import ModelError, ParameterError
 from safe_sysid.input_limits import ARRAY_ERRORS, read_arrays
 from safe_sysid.learning.gaussian_process.file import read_model
 from safe_sysid.learning.lip import TorquePredictor
-from safe_sysid.learning.neural.dataset import Dataset, Motion
+from safe_sysid.learning.neural.dataset import Dataset, MeasuredMotion
 from safe_sysid.learning.neural.file import read_hybrid
 from safe_sysid.learning.neural.stepping import SteppingModel
 from safe_sysid.robot.model import RobotModel
@@ -144,7 +144,7 @@ def load_model(model: RobotModel, path: Path) -> tuple[FloatArray, Predictor | N
     return theta, stepping.torque
 
 
-def torques_along(model: RobotModel, path: Path, motion: Motion) -> FloatArray:
+def torques_along(model: RobotModel, path: Path, motion: MeasuredMotion) -> FloatArray:
     """(N, n) torques of a model's file along a motion, a memory empty at its start."""
     theta, predict = load_model(model, path)
     if predict is None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.learning.gaussian_process.lagrangian_kernel import FEATURES
-from safe_sysid.learning.gaussian_process.motions import Motions
+from safe_sysid.learning.gaussian_process.motions import MotionSamples
 
 __all__ = ["GeometricPart"]
 
@@ -33,17 +33,17 @@ class GeometricPart:
     def _features(self) -> int:
         return self.n + self.n * (self.n + 1) // 2
 
-    def _motion(self, x: Motions) -> FloatArray:
+    def _motion(self, x: MotionSamples) -> FloatArray:
         i, j = np.triu_indices(self.n)
         return np.hstack([np.ones((len(x), 1)), x.qdd, x.qd[:, i] * x.qd[:, j]])
 
-    def start(self, x: Motions) -> FloatArray:
+    def start(self, x: MotionSamples) -> FloatArray:
         """See :class:`~safe_sysid.learning.gaussian_process.kernels.KernelPart`."""
         one = np.concatenate([np.zeros(1 + self._features), np.full(3 * self.n, np.log(0.5))])
         return np.tile(one, self.n)
 
     def _blocks(
-        self, log: FloatArray, x: Motions, y: Motions
+        self, log: FloatArray, x: MotionSamples, y: MotionSamples
     ) -> list[tuple[FloatArray, FloatArray, FloatArray, FloatArray]]:
         """Of each joint: its parameters, the factor of motions, those of positions (n, N, M), the block."""
         f, g = (np.einsum("rb,jb->brj", x.rows[:, k::FEATURES], y.rows[:, k::FEATURES]) for k in (0, 2))
@@ -55,12 +55,12 @@ class GeometricPart:
             out.append((own, motion, p, motion * np.prod(p, axis=0) ** 2))
         return out
 
-    def add(self, log: FloatArray, x: Motions, y: Motions | None, out: FloatArray) -> None:
+    def add(self, log: FloatArray, x: MotionSamples, y: MotionSamples | None, out: FloatArray) -> None:
         """See :class:`~safe_sysid.learning.gaussian_process.kernels.KernelPart`."""
         for j, (*_, block) in enumerate(self._blocks(log, x, x if y is None else y)):
             out[j :: self.n, j :: self.n] += block
 
-    def pull(self, log: FloatArray, x: Motions, inverse: FloatArray, dual: FloatArray) -> FloatArray:
+    def pull(self, log: FloatArray, x: MotionSamples, inverse: FloatArray, dual: FloatArray) -> FloatArray:
         """See :class:`~safe_sysid.learning.gaussian_process.kernels.KernelPart`."""
         f, g = (np.einsum("rb,jb->brj", x.rows[:, k::FEATURES], x.rows[:, k::FEATURES]) for k in (0, 2))
         a, result = self._motion(x), []

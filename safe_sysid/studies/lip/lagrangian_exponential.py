@@ -21,7 +21,7 @@ import numpy as np
 
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.learning.gaussian_process.lagrangian_kernel import FEATURES
-from safe_sysid.learning.gaussian_process.motions import Motions
+from safe_sysid.learning.gaussian_process.motions import MotionSamples
 
 __all__ = ["LagrangianExponentialPart"]
 
@@ -44,18 +44,18 @@ class LagrangianExponentialPart:
         return 1 + 3 * self.n
 
     @staticmethod
-    def _of(x: Motions) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def _of(x: MotionSamples) -> tuple[FloatArray, FloatArray, FloatArray]:
         """``z``, ``dz/dt`` and ``dz/dq`` (its columns f and g), each (N, 3, n)."""
         f, df, g, dg, v, acc = x.rows.reshape(len(x), x.n, FEATURES).transpose(2, 0, 1)
         slope = np.stack([np.zeros_like(v), df, dg], axis=1)
         return np.stack([v, f, g], axis=1), np.stack([acc, df * v, dg * v], axis=1), slope
 
-    def start(self, x: Motions) -> FloatArray:
+    def start(self, x: MotionSamples) -> FloatArray:
         """Variance one; lengths sqrt(3 n) times the deviation of their input, one where that is constant."""
         spread = np.std(self._of(x)[0], axis=0).ravel()
         return np.concatenate([[0.0], np.log(np.where(spread > 0.0, spread * np.sqrt(3.0 * self.n), 1.0))])
 
-    def _pairs(self, log: FloatArray, x: Motions, y: Motions) -> SimpleNamespace:
+    def _pairs(self, log: FloatArray, x: MotionSamples, y: MotionSamples) -> SimpleNamespace:
         """All inner products of each pair of samples, and factors of the block."""
         (zx, dx, sx), (zy, dy, sy) = (
             tuple(a[place] for a in self._of(m)) for m, place in ((x, np.s_[:, None]), (y, np.s_[None, :]))
@@ -80,7 +80,7 @@ class LagrangianExponentialPart:
         p.diagonal = (4.0 * p.m - 8.0 * p.c * p.c2) * rate[0] + 2.0 * p.kappa
         return p
 
-    def add(self, log: FloatArray, x: Motions, y: Motions | None, out: FloatArray) -> None:
+    def add(self, log: FloatArray, x: MotionSamples, y: MotionSamples | None, out: FloatArray) -> None:
         """See :class:`~safe_sysid.learning.gaussian_process.kernels.KernelPart`."""
         n, y = self.n, x if y is None else y
         for k in range(0, len(x), _ROWS):
@@ -90,7 +90,7 @@ class LagrangianExponentialPart:
             block *= p.k[..., None, None]
             out[n * k : n * (k + _ROWS)] += block.transpose(0, 2, 1, 3).reshape(-1, n * len(y))
 
-    def pull(self, log: FloatArray, x: Motions, inverse: FloatArray, dual: FloatArray) -> FloatArray:
+    def pull(self, log: FloatArray, x: MotionSamples, inverse: FloatArray, dual: FloatArray) -> FloatArray:
         """See :class:`~safe_sysid.learning.gaussian_process.kernels.KernelPart`."""
         n, result = self.n, np.zeros(self.count)
         for k in range(0, len(x), _ROWS):
@@ -102,7 +102,7 @@ class LagrangianExponentialPart:
             result += self._reverse(log, x[k : k + _ROWS], x, weight.reshape(-1, n, len(x), n).swapaxes(1, 2))
         return result
 
-    def _reverse(self, log: FloatArray, x: Motions, y: Motions, weight: FloatArray) -> FloatArray:
+    def _reverse(self, log: FloatArray, x: MotionSamples, y: MotionSamples, weight: FloatArray) -> FloatArray:
         """Derivative by the logarithms of the sum of all blocks times weights (N, M, n, n)."""
         p = self._pairs(log, x, y)
         weight = weight * p.k[..., None, None]

@@ -16,16 +16,16 @@ from safe_sysid.learning.gaussian_process.kernels import (
     friction_features,
     lip_kernel,
 )
-from safe_sysid.learning.gaussian_process.motions import Motions
+from safe_sysid.learning.gaussian_process.motions import MotionSamples
 from safe_sysid.learning.gaussian_process.regression import Units
-from safe_sysid.learning.gaussian_process.training import Training, train
+from safe_sysid.learning.gaussian_process.training import TrainingOptions, train
 from safe_sysid.studies.lip.geometric import GeometricPart
 from safe_sysid.studies.lip.lagrangian_exponential import LagrangianExponentialPart
 
 __all__ = ["METHODS", "Predictor", "Regressor", "kernel_of", "learn", "training"]
 
 #: Features (N n, P) of a rigid body's parameters.
-Regressor = Callable[[Motions], FloatArray]
+Regressor = Callable[[MotionSamples], FloatArray]
 #: In the order of the tables. ID knows the arm's kinematics, the others nothing but which joints slide.
 METHODS = ("LIP", "GIP", "SE", "LSE", "ID", "DeLaN")
 #: Share of the rate of training: from larger steps GIP's likelihood is not found.
@@ -36,14 +36,14 @@ _RIDGE = 1e-10  # of the largest singular value: what no sample tells stays zero
 class Predictor(Protocol):
     """What was learned."""
 
-    def predict(self, x: Motions) -> FloatArray:
+    def predict(self, x: MotionSamples) -> FloatArray:
         """Torque (N, n), N m. ``x``: N samples."""
 
 
 class _Identified:
     """Least squares in the parameters of rigid bodies, those that no torque tells of zero."""
 
-    def __init__(self, regressor: Regressor, friction: bool, x: Motions, torque: FloatArray) -> None:
+    def __init__(self, regressor: Regressor, friction: bool, x: MotionSamples, torque: FloatArray) -> None:
         self._features = regressor if not friction else self._with_friction(regressor)
         theta = np.linalg.lstsq(self._features(x), torque.ravel(), rcond=_RIDGE)[0]
         self._theta = theta
@@ -52,7 +52,7 @@ class _Identified:
     def _with_friction(regressor: Regressor) -> Regressor:
         return lambda x: np.hstack([regressor(x), friction_features(x)])
 
-    def predict(self, x: Motions) -> FloatArray:
+    def predict(self, x: MotionSamples) -> FloatArray:
         return np.asarray((self._features(x) @ self._theta).reshape(len(x), x.n))
 
 
@@ -79,15 +79,15 @@ def kernel_of(method: str, n: int, friction: bool) -> SumKernel:
     raise SafeSysIdError(f"method {method!r}: expected one of {', '.join((*METHODS, 'SP'))}")
 
 
-def training(method: str, options: Mapping[str, Any], seed: int) -> Training:
+def training(method: str, options: Mapping[str, Any], seed: int) -> TrainingOptions:
     """How a method is trained. ``options``: of the experiment; ``seed``: of batches, or of a network."""
     if method == "DeLaN":
-        return Training(epochs=options["network_epochs"], seed=seed)
+        return TrainingOptions(epochs=options["network_epochs"], seed=seed)
     rate = options["rate"] * _SLOWER.get(method, 1.0)
-    return Training("adam", options["epochs"], options["batch"], rate, seed, starts=options["starts"])
+    return TrainingOptions("adam", options["epochs"], options["batch"], rate, seed, starts=options["starts"])
 
 
-def _semiparametric(x: Motions, regressor: Regressor) -> SumKernel:
+def _semiparametric(x: MotionSamples, regressor: Regressor) -> SumKernel:
     """Eq. (32) of [LIP]: rigid bodies and friction, linear, and a squared exponential of each joint."""
     parts = (
         LinearPart(regressor, regressor(x[:1]).shape[1]),
@@ -98,7 +98,12 @@ def _semiparametric(x: Motions, regressor: Regressor) -> SumKernel:
 
 
 def learn(
-    method: str, x: Motions, torque: FloatArray, how: Training, regressor: Regressor, friction: bool = False
+    method: str,
+    x: MotionSamples,
+    torque: FloatArray,
+    how: TrainingOptions,
+    regressor: Regressor,
+    friction: bool = False,
 ) -> Predictor:
     """Learn.
 

@@ -10,10 +10,10 @@ import numpy as np
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import PER_LINK, ParameterLayout
 from safe_sysid.dynamics import dynamics_of
-from safe_sysid.learning.gaussian_process.motions import Motions
+from safe_sysid.learning.gaussian_process.motions import MotionSamples
 from safe_sysid.robot.loading import load_robot
 
-__all__ = ["NOISE", "SETTINGS", "Data", "Panda", "Setting"]
+__all__ = ["NOISE", "SETTINGS", "Panda", "PandaSetting", "PandaTrajectory"]
 
 
 #: Deviation of the noise of training torques, N m.
@@ -38,7 +38,7 @@ _START, _ATTEMPTS, _LESS = 0.1, 11, 0.8
 
 
 @dataclass(frozen=True)
-class Setting:
+class PandaSetting:
     """How trajectories are drawn."""
 
     samples: int  #: of a trajectory, at 10 Hz
@@ -52,19 +52,19 @@ _MIDDLE, _HALF = 0.5 * (_LOW + _HIGH), 0.5 * (_HIGH - _LOW)
 #: "text": as the paper says; "script": as the script that makes its public code's data does, with half the range of
 #: positions; "code": with eight tenths of it and twice the sinusoids, as that script has in its comments.
 SETTINGS = {
-    "text": Setting(
+    "text": PandaSetting(
         500, 0.02, np.array([-2.3, -1.4, -2.3, -2.7, -2.3, 0.2, -2.3]), np.array([2.3, 1.4, 2.3, -0.3, 2.3, 3.2, 2.3])
     ),
-    "code": Setting(501, 2.0 * np.pi * 0.02, _MIDDLE - 0.8 * _HALF, _MIDDLE + 0.8 * _HALF, 100),
-    "script": Setting(501, 2.0 * np.pi * 0.02, _MIDDLE - 0.5 * _HALF, _MIDDLE + 0.5 * _HALF),
+    "code": PandaSetting(501, 2.0 * np.pi * 0.02, _MIDDLE - 0.8 * _HALF, _MIDDLE + 0.8 * _HALF, 100),
+    "script": PandaSetting(501, 2.0 * np.pi * 0.02, _MIDDLE - 0.5 * _HALF, _MIDDLE + 0.5 * _HALF),
 }
 
 
 @dataclass(frozen=True)
-class Data:
+class PandaTrajectory:
     """A trajectory."""
 
-    x: Motions  #: N samples
+    x: MotionSamples  #: N samples
     torque: FloatArray  #: (N, n) without noise, N m
     noisy: FloatArray  #: (N, n) N m
     energies: FloatArray  #: (2, N) kinetic and potential, J
@@ -88,11 +88,11 @@ class Panda:
             theta[PER_LINK * j : PER_LINK * j + 10] = m, *centre, xx, xy, yy, xz, yz, zz
         return theta
 
-    def torque(self, x: Motions) -> FloatArray:
+    def torque(self, x: MotionSamples) -> FloatArray:
         """(N, n) N m. ``x``: N samples."""
         return np.array([self._regressor(*at) @ self.theta for at in zip(x.q, x.qd, x.qdd, strict=True)])
 
-    def regressor(self, x: Motions) -> FloatArray:
+    def regressor(self, x: MotionSamples) -> FloatArray:
         """(N n, 98) of the links' parameters: what rigid-body identification knows. ``x``: N samples."""
         return np.concatenate([self._regressor(*at) for at in zip(x.q, x.qd, x.qdd, strict=True)])
 
@@ -103,7 +103,7 @@ class Panda:
             row[: self.n] = values
         return np.array(self.dynamics.torque_regressor(*whole)[: self.n])
 
-    def energies(self, x: Motions) -> FloatArray:
+    def energies(self, x: MotionSamples) -> FloatArray:
         """(2, N) kinetic and potential energy, J; the latter is zero at the first sample. ``x``: N samples."""
         kinetic = np.empty(len(x))
         still = np.zeros(self.n)
@@ -119,7 +119,7 @@ class Panda:
                 potential[r] += 0.5 * weight * step @ (self._regressor(at, still, still) @ self.theta)
         return np.stack([kinetic, np.cumsum(potential)])
 
-    def trajectory(self, setting: Setting, seed: int, dense: int = 1) -> Motions:
+    def trajectory(self, setting: PandaSetting, seed: int, dense: int = 1) -> MotionSamples:
         """A random trajectory, eq. (33), within limits of position, velocity and acceleration.
 
         Args:
@@ -151,9 +151,9 @@ class Panda:
                 if attempt == _ATTEMPTS:
                     size, attempt = _LESS * size, 0
             found[:, :, j] = q + middle, qd, qdd
-        return Motions(found[0], found[1], found[2], [False] * self.n)
+        return MotionSamples(found[0], found[1], found[2], [False] * self.n)
 
-    def data(self, setting: Setting, seed: int, dense: int = 1) -> Data:
+    def data(self, setting: PandaSetting, seed: int, dense: int = 1) -> PandaTrajectory:
         """A trajectory with its torques.
 
         ``setting``: how it is drawn; ``seed``: of trajectory and noise; ``dense``: samples for each one of the setting.
@@ -161,4 +161,4 @@ class Panda:
         x = self.trajectory(setting, seed, dense)
         torque = self.torque(x)
         noise = np.random.default_rng(10_000 + seed).normal(0.0, NOISE, torque.shape)
-        return Data(x, torque, torque + noise, self.energies(x))
+        return PandaTrajectory(x, torque, torque + noise, self.energies(x))

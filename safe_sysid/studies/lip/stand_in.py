@@ -15,7 +15,7 @@ import numpy as np
 from scipy.signal import butter, sosfiltfilt
 
 from safe_sysid.core.arrays import FloatArray
-from safe_sysid.learning.gaussian_process.motions import Motions
+from safe_sysid.learning.gaussian_process.motions import MotionSamples
 from safe_sysid.learning.gaussian_process.regression import TorqueProcess
 from safe_sysid.studies.hybrid.make_data import load_panda
 from safe_sysid.studies.hybrid.rigid_models import drawing, rigid_torque
@@ -36,7 +36,7 @@ def _smooth(a: FloatArray) -> FloatArray:
 
 
 @lru_cache(maxsize=8)
-def _run(joints: int, seed: int, test: bool) -> tuple[Motions, FloatArray, FloatArray]:
+def _run(joints: int, seed: int, test: bool) -> tuple[MotionSamples, FloatArray, FloatArray]:
     """Samples, measured torque (N, n) and true kinetic energy (N,) of one run."""
     model, setting = load_panda(), SETTINGS["script"]
     if test:
@@ -57,7 +57,7 @@ def _run(joints: int, seed: int, test: bool) -> tuple[Motions, FloatArray, Float
         for p, v in zip(q, qd[at], strict=True)
     ]
     some = slice(0, joints)
-    samples = Motions(q[:, some], qd[at][:, some], qdd[:, some], [False] * joints)
+    samples = MotionSamples(q[:, some], qd[at][:, some], qdd[:, some], [False] * joints)
     return samples, torque[:, some], np.array(energy)
 
 

@@ -15,7 +15,7 @@ from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import PER_LINK
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.learning.gaussian_process.motions import Motions
+from safe_sysid.learning.gaussian_process.motions import MotionSamples
 from safe_sysid.learning.gaussian_process.regression import TorqueProcess
 from safe_sysid.learning.lip import TorquePredictor
 from safe_sysid.robot.model import RobotModel
@@ -70,14 +70,14 @@ def drive_arm(model: RobotModel, wanted: FloatArray, feed: _Torque) -> dict[str,
     return dict(zip(("q", "qd", "torque", "feedback"), rows, strict=True))
 
 
-def true_regressor(model: RobotModel, joints: int) -> Callable[[Motions], FloatArray]:
+def true_regressor(model: RobotModel, joints: int) -> Callable[[MotionSamples], FloatArray]:
     """Features (N n, P) of the links' parameters of the arm, of its first n joints, the others in the middle at rest.
 
     ``model``: of the arm; ``joints``: n.
     """
     dynamics = dynamics_of(model.kinematics)
 
-    def features(x: Motions) -> FloatArray:
+    def features(x: MotionSamples) -> FloatArray:
         whole = np.zeros((3, len(x), model.n))
         whole[0] = _MIDDLE
         for rows, values in zip(whole, (x.q, x.qd, x.qdd), strict=True):
@@ -105,11 +105,11 @@ def _feed(method: str, model: RobotModel, case: dict[str, Any], options: dict[st
     if method == "identified":
         return rigid(identified(model, [(q, qd, qdd, torque)], "all")[0])
     how = training(method, options, case["seed"])
-    x = Motions(q, qd, qdd, [False] * 7)
+    x = MotionSamples(q, qd, qdd, [False] * 7)
     found = learn(method, x, torque, how, lambda _: np.zeros((0, 0)), friction=True)
     if method == "LIP" and isinstance(found, TorqueProcess):
         return TorquePredictor(found, np.arange(1)).torque
-    return lambda q, qd, qdd: found.predict(Motions(q, qd, qdd, [False] * 7))[0]
+    return lambda q, qd, qdd: found.predict(MotionSamples(q, qd, qdd, [False] * 7))[0]
 
 
 def run_tracking(case: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:

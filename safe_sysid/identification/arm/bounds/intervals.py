@@ -120,7 +120,7 @@ def arm_intervals(
     box = empty_handed(model) if box is None else box
     errors = errors.across_logs() if len(logs) > 1 else errors
     wide = sensor_prior(box, errors)
-    found = _Bounds(wide, base)
+    found = _BoundSearch(wide, base)
     pieces = _pieces(logs, default_windows(model, errors), model)
     for done, rows in enumerate(_in_turn(lambda piece: piece.rows(model, errors, box), pieces)):
         for part in rows:
@@ -140,7 +140,7 @@ def intervals_of_rows(found: ArmIntervals, base: BaseParameters) -> ArmIntervals
     Raises:
         ArmIntervalsError: it is proved that no arm of the prior agrees with the equations.
     """
-    bounds = _Bounds(sensor_prior(found.box, found.errors), base)
+    bounds = _BoundSearch(sensor_prior(found.box, found.errors), base)
     # Number 1 is that of a tare.
     bounds.add(replace(found.rows, log=np.where(found.rows.log > 0, found.rows.log + 1, 0)))
     for _ in range(2):
@@ -148,7 +148,7 @@ def intervals_of_rows(found: ArmIntervals, base: BaseParameters) -> ArmIntervals
     return replace(bounds.result(found.box, found.errors), equations=found.equations)
 
 
-class _Piece(NamedTuple):
+class _LogPart(NamedTuple):
     """Samples ``at`` to ``end`` of a log, and the windows that are cut from them, s."""
 
     log: Measurements
@@ -169,7 +169,7 @@ class _Piece(NamedTuple):
         return found
 
 
-def _pieces(logs: Sequence[Measurements], lengths: Sequence[float], model: RobotModel) -> list[_Piece]:
+def _pieces(logs: Sequence[Measurements], lengths: Sequence[float], model: RobotModel) -> list[_LogPart]:
     """All logs in pieces that processors share, each cut where windows of a length have given enough equations.
 
     Of long logs a part is taken, of short windows less of it, spread evenly over them: any equations bound the truth.
@@ -184,11 +184,13 @@ def _pieces(logs: Sequence[Measurements], lengths: Sequence[float], model: Robot
             ends = [at + int(np.ceil(share * (end - at))) for share in shares]
             for first, last in pairwise(sorted({at, *ends})):
                 wanted = tuple(x for x, stop in zip(lengths, ends, strict=True) if stop >= last)
-                found.append(_Piece(log, number, first, last, wanted))
+                found.append(_LogPart(log, number, first, last, wanted))
     return found
 
 
-def _in_turn(make: Callable[[_Piece], list[MomentumRows]], pieces: Sequence[_Piece]) -> Iterator[list[MomentumRows]]:
+def _in_turn(
+    make: Callable[[_LogPart], list[MomentumRows]], pieces: Sequence[_LogPart]
+) -> Iterator[list[MomentumRows]]:
     """What is made of each piece, in order; some pieces ahead on the other processors, which kernels leave free."""
     workers = os.cpu_count() or 1
     with ThreadPoolExecutor(workers) as pool:
@@ -203,7 +205,7 @@ def _in_turn(make: Callable[[_Piece], list[MomentumRows]], pieces: Sequence[_Pie
                 waiting.cancel()
 
 
-class _Bounds:
+class _BoundSearch:
     """Takes equations in, keeps those that matter, and remembers the best proof of each bound."""
 
     def __init__(self, prior: ParameterBox, base: BaseParameters) -> None:

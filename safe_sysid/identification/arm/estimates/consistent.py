@@ -21,7 +21,7 @@ from safe_sysid.core.layout import PER_LINK, ParameterLayout
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.parameters import is_consistent, pseudo_inertia
 
-__all__ = ["Boxes", "Fit", "Inside", "fit_consistent", "is_consistent_arm"]
+__all__ = ["Fit", "LinkBoxes", "ProvedSet", "fit_consistent", "is_consistent_arm"]
 
 #: Size of links nobody knows anything of, m, and the smallest eigenvalue that is asked for, in a link's own units.
 _LENGTH, _LEAST = 0.1, 1e-6
@@ -30,7 +30,7 @@ _BASIS = np.stack([pseudo_inertia(unit) for unit in np.eye(PER_LINK)])
 
 
 @dataclass(frozen=True)
-class Boxes:
+class LinkBoxes:
     """What is known of links besides being real."""
 
     masses: FloatArray | None = None  #: (n, 2) kg, smallest and largest; None: any
@@ -38,7 +38,7 @@ class Boxes:
 
 
 @dataclass(frozen=True, eq=False)
-class Inside:
+class ProvedSet:
     """What is proved: parameters in a box, and combinations of them in intervals."""
 
     matrix: FloatArray  #: (nb, P) of the combinations
@@ -103,9 +103,9 @@ def fit_consistent(
     nominal: FloatArray,
     known: BoolArray,
     never_negative: IntArray,
-    boxes: Boxes | None = None,
+    boxes: LinkBoxes | None = None,
     regularisation: float = 0.0,
-    inside: Inside | None = None,
+    inside: ProvedSet | None = None,
 ) -> FloatArray:
     """The best consistent parameters.
 
@@ -221,7 +221,7 @@ def _drawing(nominal: FloatArray, layout: ParameterLayout, links: list[int], nev
     return drawing
 
 
-def _box_constraints(boxes: Boxes, j: int, unit: FloatArray, link: Any) -> list[Any]:
+def _box_constraints(boxes: LinkBoxes, j: int, unit: FloatArray, link: Any) -> list[Any]:
     out: list[Any] = []
     mass = link[0] * unit[0]
     if boxes.masses is not None:

@@ -20,11 +20,11 @@ from safe_sysid.core.arrays import BoolArray, FloatArray, IntArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.arm.base_parameters import BaseParameters, base_parameters_of_factor
-from safe_sysid.identification.arm.estimates.consistent import Boxes, Fit, fit_consistent, is_consistent_arm
+from safe_sysid.identification.arm.estimates.consistent import Fit, LinkBoxes, fit_consistent, is_consistent_arm
 from safe_sysid.identification.estimates.log_cholesky_map import log_cholesky_derivatives
 from safe_sysid.robot.parameters import log_cholesky
 
-__all__ = ["METHODS", "ArmEstimate", "Known", "estimate", "estimates", "never_negative", "normal_solution"]
+__all__ = ["METHODS", "ArmEstimate", "ArmPrior", "estimate", "estimates", "never_negative", "normal_solution"]
 
 #: ols: least squares; wls: rows weighted; log_cholesky: weighted, consistent by a change of variables; sdp: weighted,
 #: consistent by a semidefinite program.
@@ -37,12 +37,12 @@ _EXACT = 1e-8
 
 
 @dataclass(frozen=True)
-class Known:
+class ArmPrior:
     """What is known before the log is looked at."""
 
     nominal: FloatArray | None = None  #: (P,) parameters of a drawing; None: of nothing
     fixed: BoolArray | None = None  #: (P,) parameters that are nominal exactly; None: none
-    boxes: Boxes | None = None  #: of masses and centres
+    boxes: LinkBoxes | None = None  #: of masses and centres
     regularisation: float = 0.0  #: how many samples' worth of information the drawing is
     never_negative: tuple[int, ...] = ()  #: (K,) further indices, after those of the layout, that cannot be below zero
 
@@ -68,7 +68,7 @@ def estimate(
     torque: FloatArray,
     layout: ParameterLayout,
     rows_per_sample: int | None = None,
-    known: Known | None = None,
+    known: ArmPrior | None = None,
     method: str = "sdp",
     base: BaseParameters | None = None,
     progress: Callable[[float], None] | None = None,
@@ -101,7 +101,7 @@ def estimates(
     torque: FloatArray,
     layout: ParameterLayout,
     rows_per_sample: int | None = None,
-    known: Known | None = None,
+    known: ArmPrior | None = None,
     method: str = "sdp",
     base: BaseParameters | None = None,
     progress: Callable[[float], None] | None = None,
@@ -127,7 +127,7 @@ def estimates(
     Raises:
         ParameterError: as :func:`estimate`.
     """
-    known, channels = known or Known(), rows_per_sample or layout.n
+    known, channels = known or ArmPrior(), rows_per_sample or layout.n
     regressor, torque = np.asarray(regressor, float), np.asarray(torque, float)
     size = _check(regressor, torque, layout, channels, known, method)
     real = np.ones(len(torque), bool) if real is None else real
@@ -175,7 +175,7 @@ def estimates(
 
 
 def _check(
-    regressor: FloatArray, torque: FloatArray, layout: ParameterLayout, channels: int, known: Known, method: str
+    regressor: FloatArray, torque: FloatArray, layout: ParameterLayout, channels: int, known: ArmPrior, method: str
 ) -> int:
     """Number of parameters."""
     if method not in METHODS:
@@ -198,7 +198,7 @@ def _check(
     return size
 
 
-def never_negative(layout: ParameterLayout, known: Known) -> IntArray:
+def never_negative(layout: ParameterLayout, known: ArmPrior) -> IntArray:
     """Indices of parameters that cannot be below zero, masses apart.
 
     ``layout``: of the first parameters; ``known``: about the arm.
@@ -334,7 +334,7 @@ def _covariance(
 
 
 def _standard(
-    method: str, fit: Fit, layout: ParameterLayout, nominal: FloatArray, fixed: BoolArray, known: Known
+    method: str, fit: Fit, layout: ParameterLayout, nominal: FloatArray, fixed: BoolArray, known: ArmPrior
 ) -> FloatArray:
     """Standard parameters by a method."""
     if method in ("ols", "wls"):
@@ -346,7 +346,9 @@ def _standard(
     return sdp if method == "sdp" else _log_cholesky(fit, layout, replace(known, nominal=nominal), fixed, sdp)
 
 
-def _log_cholesky(fit: Fit, layout: ParameterLayout, known: Known, fixed: BoolArray, start: FloatArray) -> FloatArray:
+def _log_cholesky(
+    fit: Fit, layout: ParameterLayout, known: ArmPrior, fixed: BoolArray, start: FloatArray
+) -> FloatArray:
     """The same minimum in variables that make every link real [Rucker2022]; from the drawing where it is real."""
     nominal = start if known.nominal is None else known.nominal
     links = [j for j in range(layout.n) if not fixed[layout.link(j)].any()]

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 
 from safe_sysid.core.layout import ParameterLayout
-from safe_sysid.identification.arm.estimates.consistent import Fit, Inside, fit_consistent
-from safe_sysid.identification.arm.estimates.estimate import ArmEstimate, Known, never_negative
+from safe_sysid.identification.arm.estimates.consistent import Fit, ProvedSet, fit_consistent
+from safe_sysid.identification.arm.estimates.estimate import ArmEstimate, ArmPrior, never_negative
 
 __all__ = ["agreeing"]
 
 
-def agreeing(found: ArmEstimate, layout: ParameterLayout, known: Known, inside: Inside) -> ArmEstimate:
+def agreeing(found: ArmEstimate, layout: ParameterLayout, known: ArmPrior, inside: ProvedSet) -> ArmEstimate:
     """The real arm nearest to an estimate, in its standard errors, of those that agree with what is proved.
 
     ``found``: estimate of the layout's parameters alone, consistent.

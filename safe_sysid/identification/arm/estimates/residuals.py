@@ -9,7 +9,7 @@ import numpy as np
 from scipy.signal import butter, sosfreqz
 
 from safe_sysid.core.arrays import BoolArray, FloatArray
-from safe_sysid.identification.arm.logs.preparation import ORDER, Effect
+from safe_sysid.identification.arm.logs.preparation import ORDER, ProcessingEffect
 
 __all__ = ["ResidualFinding", "diagnose_residuals", "filtered_noise"]
 
@@ -86,7 +86,7 @@ def diagnose_residuals(
     return found
 
 
-def filtered_noise(effect: Effect) -> float:
+def filtered_noise(effect: ProcessingEffect) -> float:
     """Correlation of neighbouring samples of white noise that went through a log's filter and decimation.
 
     ``effect``: of the log's processing.

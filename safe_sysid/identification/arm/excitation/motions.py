@@ -13,7 +13,7 @@ from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.dynamics.closed_chain import ClosureError, Mechanism
 from safe_sysid.errors import ParameterError
 
-__all__ = ["CRITERIA", "RAMP", "Waves", "box_of_motions", "exciting"]
+__all__ = ["CRITERIA", "RAMP", "SineWaves", "box_of_motions", "exciting"]
 
 #: What the best series is chosen by: the determinant of the information, or the condition number of the regressor's
 #: columns [Ayusawa2017], both of columns of length one; the determinant counts their lengths, too, half.
@@ -24,7 +24,7 @@ RAMP = 1.5
 
 
 @dataclass(frozen=True, eq=False)
-class Waves:
+class SineWaves:
     """Sums of sines per joint with a motor: ``q_j = middle_j + sum_k size_jk sin(w_jk t + phase_jk)``."""
 
     middle: FloatArray  #: (n_a,) rad
@@ -72,7 +72,7 @@ def exciting(
     before: FloatArray | None = None,
     ramp: float = 0.0,
     samples: int = _SAMPLES,
-) -> Waves:
+) -> SineWaves:
     """A Fourier series within the limits, the best of some.
 
     Args:
@@ -98,10 +98,10 @@ def exciting(
         base = 2.0 * np.pi / seconds * np.arange(1, 4 * _HARMONICS + 1)
         picked = np.stack([rng.choice(base, _HARMONICS, replace=False) for _ in range(count)])
         phase, size = rng.uniform(0, 2 * np.pi, picked.shape), rng.normal(size=picked.shape) / picked
-        q, qd, _ = Waves(middle, size, picked, phase, seconds, ramp).at(t)
+        q, qd, _ = SineWaves(middle, size, picked, phase, seconds, ramp).at(t)
         reach = np.max(np.abs(q - middle), axis=0) / (0.5 * _ROOM * (high - low))
         rush = np.max(np.abs(qd), axis=0) / fastest
-        series = Waves(middle, size / np.maximum(reach, rush)[:, None], picked, phase, seconds, ramp)
+        series = SineWaves(middle, size / np.maximum(reach, rush)[:, None], picked, phase, seconds, ramp)
         try:
             motion = mechanism.motion(*series.at(t), t)
         except ClosureError:

@@ -3,8 +3,8 @@ r"""Preparation of logs for the identification of an arm: from raw samples to th
 As in [ConstrainedSysID section IV-B]: accelerations by fourth-order central differences, a zero-phase Butterworth
 filter of fourth order for all signals alike (a linear equation that holds for signals holds for filtered ones), then
 one sample of ten. What real logs add comes first: stamps that jitter or repeat, gaps, velocities that are missing or
-late, efforts that are currents. :class:`Effect` says what the processing took away; :mod:`.data_checks` names logs that
-no processing can help.
+late, efforts that are currents. :class:`ProcessingEffect` says what the processing took away; :mod:`.checks` names logs
+that no processing can help.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from safe_sysid.errors import ParameterError, SafeSysIdError
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.robot.parameters import frozen_array
 
-__all__ = ["ORDER", "ArmData", "DataError", "Effect", "Processing", "as_torque", "prepare"]
+__all__ = ["ORDER", "ArmData", "DataError", "Processing", "ProcessingEffect", "as_torque", "prepare"]
 
 #: Stamps, q, qd and torque of a segment.
 Signals = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
@@ -71,7 +71,7 @@ class Processing:
 
 
 @dataclass(frozen=True, eq=False)
-class Effect:
+class ProcessingEffect:
     """What processing did to one log: root mean squares per joint of what it took away."""
 
     rate_hz: float
@@ -102,7 +102,7 @@ class ArmData:
     #: (S + 1,) bounds: samples ``segments[s]`` to ``segments[s + 1] - 1`` follow each other without a gap
     segments: IntArray
     logs: IntArray  #: (S,) number of the log that a segment is from
-    effects: tuple[Effect, ...] = ()
+    effects: tuple[ProcessingEffect, ...] = ()
     #: (N, n_a) sign of the velocity, through the filter that the torque went through, from -1 to 1: a reversal is a
     #: step of Coulomb friction, which the filter makes a slope; None: the sign of ``qd``
     direction: FloatArray | None = None
@@ -236,7 +236,7 @@ def prepare(logs: Sequence[Measurements], joint_names: Sequence[str], processing
 
 def _one_log(
     number: int, log: Measurements, names: tuple[str, ...], processing: Processing
-) -> tuple[list[tuple[FloatArray, ...]], Effect]:
+) -> tuple[list[tuple[FloatArray, ...]], ProcessingEffect]:
     """Processed segments (stamps, q, qd, qdd, torque, direction), and what was done."""
     if log.n != len(names):
         raise DataError(f"log {number}: {log.n} joints: expected {len(names)}: {', '.join(names)}")
@@ -300,7 +300,7 @@ def _one_log(
         for i in (2, 3, 4)
     ]
     left = [np.sqrt(np.mean(np.concatenate([b[i] for b in after]) ** 2, axis=0)) for i in (2, 3, 4)]
-    effect = Effect(
+    effect = ProcessingEffect(
         rate,
         cutoff or np.inf,
         decimation,

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from safe_sysid.core.arrays import FloatArray
-from safe_sysid.learning.gaussian_process.motions import Motions
+from safe_sysid.learning.gaussian_process.motions import MotionSamples
 from safe_sysid.learning.neural.training.delan import DeLaN
 
 __all__ = ["Network"]
@@ -18,7 +18,7 @@ _WIDTH, _BATCH, _RATE, _DECAY = 64, 100, 5e-4, 1e-5
 class Network:
     """A deep Lagrangian network that was trained; torques in one unit for all joints, or Lagrange's equations break."""
 
-    def __init__(self, x: Motions, torque: FloatArray, epochs: int, seed: int) -> None:
+    def __init__(self, x: MotionSamples, torque: FloatArray, epochs: int, seed: int) -> None:
         """Train with Adam: squared errors of torques over their variances, and of their power over its variance.
 
         Args:
@@ -49,10 +49,10 @@ class Network:
                 optimiser.step()
 
     @staticmethod
-    def _tensors(x: Motions) -> tuple[Tensor, ...]:
+    def _tensors(x: MotionSamples) -> tuple[Tensor, ...]:
         return tuple(torch.tensor(np.array(a), dtype=torch.float32) for a in (x.q, x.qd, x.qdd))
 
-    def predict(self, x: Motions) -> FloatArray:
+    def predict(self, x: MotionSamples) -> FloatArray:
         """Torque (N, n), N m, at N samples."""
         with torch.no_grad():
             return self._unit * self._net(*self._tensors(x)).double().numpy()

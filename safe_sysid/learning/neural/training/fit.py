@@ -18,12 +18,12 @@ from torch import Tensor, nn
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ConfigError, ParameterError
-from safe_sysid.learning.neural.dataset import INDEX, Dataset, Motion
+from safe_sysid.learning.neural.dataset import INDEX, Dataset, MeasuredMotion
 from safe_sysid.learning.neural.models import MODELS, SEEN, Learned, ModelKind
 from safe_sysid.learning.neural.scaling import scaling_of
 from safe_sysid.learning.neural.training.delan import DeLaN
 from safe_sysid.learning.neural.training.networks import Feedforward, Recurrent
-from safe_sysid.learning.neural.training.rigid import Barycentric, Friction, NewtonEuler
+from safe_sysid.learning.neural.training.rigid import Barycentric, NewtonEuler, SmoothCoulombFriction
 from safe_sysid.learning.neural.training.sequences import Batch, Sequences, arm_basis, torques_of
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import pseudo_inertia
@@ -98,7 +98,7 @@ class Trained:
     learned: Learned  #: the model; of a Deep Lagrangian network only its residual network
     history: tuple[Epoch, ...]  #: of all epochs
     #: (N, n) torque along a motion where ``learned`` does not say all of it; None where it does
-    predict: Callable[[Motion], FloatArray] | None
+    predict: Callable[[MeasuredMotion], FloatArray] | None
     ended: str  #: why: "early stopping", "epochs" or "time"
 
 
@@ -126,7 +126,7 @@ class HybridNetwork(nn.Module):
             self.rigid = NewtonEuler(model.kinematics).double()
         elif not frozen and kind.rigid == "delan":
             self.rigid = DeLaN(n)
-        self.friction = Friction(n) if kind.friction and not frozen else None
+        self.friction = SmoothCoulombFriction(n) if kind.friction and not frozen else None
         self.network: nn.Module | None = None
         if kind.network is not None:
             self.network = (Recurrent if kind.network == "lstm" else Feedforward)(3 * n, n)
@@ -235,10 +235,12 @@ def fit(
     if dataset.joints != tuple(model.joint_names):
         ours, theirs = ", ".join(dataset.joints), ", ".join(model.joint_names)
         raise ParameterError(f"{dataset.folder}: joints {ours}: expected those of {model.name}, {theirs}")
-    return _Training(name, dataset, model, seed, theta, schedule or Schedule(), out, device).run(progress, max_minutes)
+    return _TrainingRun(name, dataset, model, seed, theta, schedule or Schedule(), out, device).run(
+        progress, max_minutes
+    )
 
 
-class _Training:
+class _TrainingRun:
     """One training, from its data on."""
 
     def __init__(
@@ -411,7 +413,7 @@ class _Training:
         if isinstance(delan, DeLaN):
             net, scale = delan.cpu(), self.scaling.torque_range
 
-            def predict(motion: Motion) -> FloatArray:
+            def predict(motion: MeasuredMotion) -> FloatArray:
                 known = torques_of(self.model.kinematics, self.known, motion)
                 parts = []
                 for at in range(0, len(motion), 10_000):

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.robot.model import Kinematics
 
-__all__ = ["LEAST", "Barycentric", "Friction", "NewtonEuler", "row_space"]
+__all__ = ["LEAST", "Barycentric", "NewtonEuler", "SmoothCoulombFriction", "row_space"]
 
 #: r of eq. 12: the least that an eigenvalue may be, kg or kg m^2.
 LEAST = 1e-8
@@ -45,7 +45,7 @@ def _trace_minus(second: Tensor) -> Tensor:
     return trace[:, None, None] * torch.eye(3, dtype=second.dtype, device=second.device) - second
 
 
-class Friction(nn.Module):
+class SmoothCoulombFriction(nn.Module):
     """Coulomb friction that rises to its value below a transition velocity [Hybrid eq. 13], never negative."""
 
     def __init__(self, n: int) -> None:

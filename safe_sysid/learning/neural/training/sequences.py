@@ -15,7 +15,7 @@ from safe_sysid.core.layout import PER_LINK
 from safe_sysid.dynamics.protocol import coulomb_direction
 from safe_sysid.dynamics.recursion import RecursiveDynamics
 from safe_sysid.errors import ParameterError
-from safe_sysid.learning.neural.dataset import Dataset, Motion
+from safe_sysid.learning.neural.dataset import Dataset, MeasuredMotion
 from safe_sysid.learning.neural.models import TRANSITION, Scaling
 from safe_sysid.learning.neural.scaling import network_inputs
 from safe_sysid.learning.neural.training.rigid import row_space
@@ -48,7 +48,7 @@ def arm_basis(kin: Kinematics) -> FloatArray:
     return row_space(rows.reshape(-1, PER_LINK * n))
 
 
-def torques_of(kin: Kinematics, theta: FloatArray | None, motion: Motion) -> FloatArray:
+def torques_of(kin: Kinematics, theta: FloatArray | None, motion: MeasuredMotion) -> FloatArray:
     """(N, n) torque of rigid parameters along a motion, N m, friction as in eq. 13; zeros for None.
 
     Args:
@@ -80,7 +80,7 @@ class Sequences:
         steps: int,
         scaling: Scaling,
         kin: Kinematics,
-        known: Callable[[Motion], FloatArray],
+        known: Callable[[MeasuredMotion], FloatArray],
         basis: FloatArray | None,
         device: str,
         *,

@@ -29,7 +29,7 @@ _MARK = _STAMP.pack(0x5AC35A3C, 0x2B1D4E7)
 _LABEL = 19  # digits of a time in ns from 2001 to 2286
 
 
-class _Shape:
+class _FieldLayout:
     """Where in the bytes of a kind of message its changing fields lie."""
 
     def __init__(self, data: bytes, marks: Sequence[bytes]) -> None:
@@ -76,7 +76,7 @@ def _numbers(count: int, which: int) -> FloatArray:
     return 1.2345678901e200 * (1.0 + which + np.arange(count) / (count + 1.0))
 
 
-def _joint_shape(names: Sequence[str], frame_id: str, counts: tuple[int, ...]) -> _Shape:
+def _joint_shape(names: Sequence[str], frame_id: str, counts: tuple[int, ...]) -> _FieldLayout:
     """Of a JointState whose position, velocity and effort have so many entries."""
     msg = JointState(name=list(names))
     msg.header.frame_id = frame_id
@@ -87,7 +87,7 @@ def _joint_shape(names: Sequence[str], frame_id: str, counts: tuple[int, ...]) -
         setattr(msg, field, values.tolist())
         if count:
             marks.append(values.tobytes())
-    return _Shape(serialize_message(msg), marks)
+    return _FieldLayout(serialize_message(msg), marks)
 
 
 def joint_message(data: bytes | JointState) -> JointState:
@@ -102,7 +102,7 @@ class JointBytesReader:
         """Position and velocity are asked for, effort is read where it is told."""
         self._reader = JointReader(joint_names, with_effort=None)
         self._joints = tuple(joint_names)
-        self._shape: _Shape | None = None
+        self._shape: _FieldLayout | None = None
         self._kind: tuple[object, ...] = ()
         self._index = np.zeros(0, np.intp)
         self._frame_id, self._count, self._at = "", 0, (0, 0, 0)
@@ -162,10 +162,10 @@ class JointBytesWriter:
         return bytes(self._buffer)
 
 
-def _command_shape(n: int) -> _Shape:
+def _command_shape(n: int) -> _FieldLayout:
     label, numbers = "7" * _LABEL, _numbers(n, 0)
     msg = conversions.CommandWriter(n).fill(int(label), numbers)
-    return _Shape(serialize_message(msg), [label.encode(), numbers.tobytes()])
+    return _FieldLayout(serialize_message(msg), [label.encode(), numbers.tobytes()])
 
 
 class CommandBytesWriter:

@@ -17,7 +17,7 @@ import numpy as np
 import yaml
 
 from safe_sysid.core.arrays import FloatArray
-from safe_sysid.planning.motions.fast_motion import FastMotion, MotionKeep, MotionRefusedError, fast_motion
+from safe_sysid.planning.motions.fast_motion import FastMotion, LimitDistances, MotionRefusedError, fast_motion
 from safe_sysid.planning.motions.knot_family import KnotFamily
 from safe_sysid.planning.task.inverse_kinematics import goal_from_pose
 from safe_sysid.robot.files.yaml_file import read_yaml
@@ -120,7 +120,7 @@ def carry(
     over = cell.target(item.name) + np.array([0.0, 0.0, cell.gap if cell.release else 0.0])
     goal = pose_for(model, over, cell.place_rotation, near)
     heaviest = max(cell.dumbbells, key=lambda other: other.payload.theta[0])
-    keep = MotionKeep(clearance=wanted.clearance, torque=wanted.torque_margin)
+    keep = LimitDistances(clearance=wanted.clearance, torque=wanted.torque_margin)
     scene = surroundings(cell, item.name)
     arm, theta = holding(model, item), theta_with(model, heaviest)
     for attempt in range(_ATTEMPTS):

@@ -26,7 +26,7 @@ from safe_sysid.simulation.plant import Plant
 from safe_sysid.studies.experiments.cell.dumbbells import angle_between, box_around, draw_arm, in_hand, solids_of
 from safe_sysid.studies.experiments.cell.settling import BodyState, Settling
 from safe_sysid.studies.experiments.cell.workcell import GRIP, Workcell, check_fits, tool_axes
-from safe_sysid.studies.experiments.interfaces import Contact, Phase
+from safe_sysid.studies.experiments.interfaces import Contact, DumbbellPhase
 
 __all__ = ["CellSimulation", "GraspError", "draw_arm", "in_hand"]
 
@@ -87,9 +87,9 @@ class CellSimulation:
             actuator_rel=settings.actuator.torque_rel,
         )
         self.period = self._plant.period
-        self.phase = Phase.APPROACH
+        self.phase = DumbbellPhase.APPROACH
         self.peak_torque = np.zeros(model.n)
-        self._touched: dict[tuple[Phase, str, str], Contact] = {}
+        self._touched: dict[tuple[DumbbellPhase, str, str], Contact] = {}
 
     @property
     def time(self) -> float:

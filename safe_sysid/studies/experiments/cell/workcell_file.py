@@ -13,7 +13,7 @@ from safe_sysid.trajectories.quintic import QuinticTrajectory
 __all__ = ["MotionFile", "MotionsWanted", "WorkcellFile"]
 
 
-class _BoxFile(StrictModel):
+class _WorkcellBoxFile(StrictModel):
     name: Name
     xyz: Vector3
     rpy: Vector3 = (0.0, 0.0, 0.0)
@@ -72,7 +72,7 @@ class WorkcellFile(StrictModel):
 
     name: Name
     title: Name
-    boxes: Annotated[tuple[_BoxFile, ...], BeforeValidator(as_tuple), Field(min_length=1)]
+    boxes: Annotated[tuple[_WorkcellBoxFile, ...], BeforeValidator(as_tuple), Field(min_length=1)]
     allowed_pairs: Annotated[tuple[NamePair, ...], BeforeValidator(as_tuple)] = ()
     dumbbells: Annotated[tuple[_DumbbellFile, ...], BeforeValidator(as_tuple), Field(min_length=1)]
     supports: Annotated[tuple[Name, ...], BeforeValidator(as_tuple)]

@@ -18,13 +18,13 @@ from safe_sysid.dynamics.closed_chain import ClosureError, Mechanism, load_mecha
 from safe_sysid.dynamics.closed_chain.forward import ForwardDynamics
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.arm.base_parameters import base_parameters
-from safe_sysid.identification.arm.estimates.estimate import Known, estimate
-from safe_sysid.identification.arm.excitation.motions import Waves, box_of_motions, exciting
+from safe_sysid.identification.arm.estimates.estimate import ArmPrior, estimate
+from safe_sysid.identification.arm.excitation.motions import SineWaves, box_of_motions, exciting
 from safe_sysid.identification.arm.logs.preparation import ArmData, prepare
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.studies.experiments.constrained.truth import Sensors, TrueLimb, perturbed
 
-__all__ = ["LIMBS", "SPEEDS", "Study", "run_trial"]
+__all__ = ["LIMBS", "SPEEDS", "SimulatedArm", "run_trial"]
 
 Result = dict[str, Any]
 #: Whose links are off, too.
@@ -39,7 +39,7 @@ TRANSITION = 0.01
 
 
 @dataclass
-class Study:
+class SimulatedArm:
     """A true arm, its logs and its identification; each part is made when it is asked for."""
 
     seed: int
@@ -88,7 +88,7 @@ class Study:
         free = np.flatnonzero(~self.fixed)
         return np.asarray(free[base_parameters(regressor[:, free]).independent])
 
-    def record(self, waves: Waves, seconds: float, theta: FloatArray, purpose: int) -> Measurements:
+    def record(self, waves: SineWaves, seconds: float, theta: FloatArray, purpose: int) -> Measurements:
         """A log of a motion that is tracked with feed-forward of a model and a PD law [eq. 34].
 
         ``seconds``: how long; ``theta``: (14 n,) of the model.
@@ -127,12 +127,12 @@ class Study:
         """(14 n,) parameters by the semidefinite program of eq. 32, rows reweighted."""
         m, data = self.mechanism, self.identification
         regressor = m.regressor(data.motion(m)).reshape(-1, m.layout.size)
-        known = Known(nominal=np.array(m.theta_nominal), fixed=self.fixed)
+        known = ArmPrior(nominal=np.array(m.theta_nominal), fixed=self.fixed)
         found = estimate(regressor, data.torque.ravel(), m.layout, len(m.actuated), known)
         return found.theta
 
 
-def sines(mechanism: Mechanism, velocity: float, limit: FloatArray, rng: np.random.Generator) -> Waves:
+def sines(mechanism: Mechanism, velocity: float, limit: FloatArray, rng: np.random.Generator) -> SineWaves:
     """One sine per joint with a given largest velocity; of some, the one that asks for the least torque.
 
     Args:
@@ -145,13 +145,13 @@ def sines(mechanism: Mechanism, velocity: float, limit: FloatArray, rng: np.rand
     for _ in range(10):
         size = np.minimum(0.5 * (high - low) * rng.uniform(0.8, 0.95, len(low)), 0.8)
         phase = rng.uniform(0, 2 * np.pi, len(low))
-        waves = Waves(0.5 * (low + high), size[:, None], (velocity / size)[:, None], phase[:, None])
+        waves = SineWaves(0.5 * (low + high), size[:, None], (velocity / size)[:, None], phase[:, None])
         torque = mechanism.regressor(mechanism.motion(*waves.at(t), t)) @ mechanism.theta_nominal
         found.append((float(np.max(np.abs(torque) / limit)), waves))
     return min(found, key=lambda pair: pair[0])[1]
 
 
-def torque_rms(study: Study, theta: FloatArray) -> FloatArray:
+def torque_rms(study: SimulatedArm, theta: FloatArray) -> FloatArray:
     """Table I: (n_a,) root mean square of measured less modelled torque on the validation motion, N m.
 
     ``theta``: (14 n,) of the model.
@@ -161,7 +161,7 @@ def torque_rms(study: Study, theta: FloatArray) -> FloatArray:
     return np.asarray(np.sqrt(np.mean(residual**2, axis=0)))
 
 
-def simulated(study: Study, theta: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def simulated(study: SimulatedArm, theta: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Table II: stamps (31, K), measured and simulated positions (31, K, n_a) of the segments.
 
     A segment whose simulation runs into a singular position is not a number from its begin on.
@@ -198,7 +198,7 @@ def simulation_error(measured: FloatArray, ours: FloatArray) -> FloatArray:
     return np.asarray(np.where(np.isfinite(total), total, np.inf))
 
 
-def tracking(study: Study, theta: FloatArray, speed: float) -> tuple[FloatArray, FloatArray]:
+def tracking(study: SimulatedArm, theta: FloatArray, speed: float) -> tuple[FloatArray, FloatArray]:
     """Tables III and IV: stamps (N,) and errors (N, n_a), degrees, of sines tracked with a model.
 
     ``theta``: (14 n,) of the model; ``speed``: largest velocity, rad/s.
@@ -220,7 +220,7 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
     """
     limbs, table = options["limbs"], options["table"]
     number, which = divmod(index, len(limbs))
-    study = Study(seed + number, limbs[which])
+    study = SimulatedArm(seed + number, limbs[which])
     models = {"identified": study.identified, "manufacturer": np.array(study.mechanism.theta_nominal)}
     names, rows, series = study.mechanism.actuated_names, [], {}
     if table == "1":
@@ -255,7 +255,7 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
     return result
 
 
-def _row(study: Study, joint: str, values: dict[str, float]) -> Result:
+def _row(study: SimulatedArm, joint: str, values: dict[str, float]) -> Result:
     return {
         "seed": study.seed,
         "limb": study.limb,
