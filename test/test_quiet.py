@@ -17,7 +17,7 @@ from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.identifier import Identifier, UpdateStatus
 from safe_sysid.logs.bags.bag_bounds import PublishedBounds, compare_bounds
 from safe_sysid.logs.formats.npz import read_log
-from safe_sysid.logs.online.rest_gate import RestFilter
+from safe_sysid.logs.online.rest_filter import RestFilter
 from safe_sysid.logs.online.rows import GrowingRows
 from safe_sysid.logs.online.session import IdentifierSession
 from safe_sysid.nodes.common.output import LogPauses

@@ -67,7 +67,7 @@ class NodeProcess:
             return []
         return [line for line in text.splitlines() if line.strip()][-lines:]
 
-    def obituary(self) -> str:
+    def exit_report(self) -> str:
         """Name, how it ended and its last lines."""
         code = self.process.returncode
         if code is not None and code < 0:
@@ -107,7 +107,7 @@ class ProcessGroup:
         """Look after everyone. Raises ProcessDiedError: one has ended; the message has its last lines."""
         for process in self.processes:
             if process.process.poll() is not None:
-                raise ProcessDiedError(process.obituary())
+                raise ProcessDiedError(process.exit_report())
 
     def remember_shared_memory(self) -> None:
         """Note what the living use, so that it can be removed should they be killed."""

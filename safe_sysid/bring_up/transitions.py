@@ -66,74 +66,74 @@ class Transitions:
         self._changes = {name: node.create_client(ChangeState, f"{namespace}/{name}/change_state") for name in names}
         self._states = {name: node.create_client(GetState, f"{namespace}/{name}/get_state") for name in names}
         self.reasons = dict.fromkeys(names, "")
-        self._asked: dict[str, _TransitionRequest] = {}
+        self._requests: dict[str, _TransitionRequest] = {}
         for name in names:
             node.create_subscription(String, f"{namespace}/{name}/transition_reason", self._keeper(name), _NEWEST)
 
     def _keeper(self, name: str) -> Callable[[String], None]:
         def keep(message: String) -> None:
-            asked = self._asked.get(name)
+            pending = self._requests.get(name)
             done = message.data.partition(": done")
-            if asked is None or not done[1] or done[0] == asked.transition:  # else: news of the one before
+            if pending is None or not done[1] or done[0] == pending.transition:  # else: news of the one before
                 self.reasons[name] = message.data
 
         return keep
 
     def ask(self, name: str, transition: str) -> None:
-        """Ask for a transition, as soon as the node can be asked.
+        """Ask for a transition, as soon as the node can take one.
 
         ``transition``: ``configure``, ``activate``, ``deactivate`` or ``cleanup``.
         """
         self.reasons[name] = ""
-        self._asked[name] = _TransitionRequest(transition, self._clock())
+        self._requests[name] = _TransitionRequest(transition, self._clock())
 
     def answer(self, name: str) -> bool | None:
         """Whether the last transition was done; None as long as that is open."""
-        asked = self._asked[name]
-        if asked.outcome is None and not asked.answers:
+        pending = self._requests[name]
+        if pending.outcome is None and not pending.answers:
             if self._changes[name].service_is_ready():
-                self._send(name, asked)
-        elif asked.outcome is None:
-            asked.outcome = self._outcome(name, asked)
-        return asked.outcome
+                self._send(name, pending)
+        elif pending.outcome is None:
+            pending.outcome = self._outcome(name, pending)
+        return pending.outcome
 
-    def _outcome(self, name: str, asked: _TransitionRequest) -> bool | None:
-        done = [answer.result().success for answer in asked.answers if answer.done()]
+    def _outcome(self, name: str, pending: _TransitionRequest) -> bool | None:
+        done = [answer.result().success for answer in pending.answers if answer.done()]
         if any(done):
             return True
-        if done and len(asked.answers) == 1:
-            return self._refused(name, asked)
-        return self._doubt(name, asked)  # asked twice: refused may mean that it is there already
+        if done and len(pending.answers) == 1:
+            return self._refused(name, pending)
+        return self._doubt(name, pending)  # asked twice: refused may mean that it is there already
 
-    def _refused(self, name: str, asked: _TransitionRequest) -> bool | None:
+    def _refused(self, name: str, pending: _TransitionRequest) -> bool | None:
         """The reason comes by another way, perhaps a little later, and may be lost like anything else."""
-        asked.refused = asked.refused or self._clock()
-        if not self.reasons[name] and self._clock() - asked.refused > _DOUBT:
-            self.reasons[name] = f"{asked.transition} refused: {NO_REASON}"
+        pending.refused = pending.refused or self._clock()
+        if not self.reasons[name] and self._clock() - pending.refused > _DOUBT:
+            self.reasons[name] = f"{pending.transition} refused: {NO_REASON}"
         return False if self.reasons[name] else None
 
-    def _send(self, name: str, asked: _TransitionRequest) -> None:
-        request = ChangeState.Request(transition=Transition(id=_IDS[asked.transition]))
-        asked.answers.append(self._changes[name].call_async(request))
-        asked.since, asked.stayed, asked.state = self._clock(), 0, None
+    def _send(self, name: str, pending: _TransitionRequest) -> None:
+        request = ChangeState.Request(transition=Transition(id=_IDS[pending.transition]))
+        pending.answers.append(self._changes[name].call_async(request))
+        pending.since, pending.stayed, pending.state = self._clock(), 0, None
 
-    def _doubt(self, name: str, asked: _TransitionRequest) -> bool | None:
+    def _doubt(self, name: str, pending: _TransitionRequest) -> bool | None:
         """No answer yet: is the node there, or has it not heard?
 
         A node in the middle of a transition answers nothing, or that it is between states; one that says twice that it
         stays somewhere else than at the goal has nothing else to do.
         """
-        begin, goal = _WAYS[asked.transition]
-        if asked.state is not None and asked.state.done():
-            state, asked.state = asked.state.result().current_state.id, None
+        begin, goal = _WAYS[pending.transition]
+        if pending.state is not None and pending.state.done():
+            state, pending.state = pending.state.result().current_state.id, None
             if state == goal:
                 return True
-            asked.stayed = asked.stayed + 1 if state in _PRIMARY else 0
-            if asked.stayed >= 2:
+            pending.stayed = pending.stayed + 1 if state in _PRIMARY else 0
+            if pending.stayed >= 2:
                 if self.reasons[name]:
                     return False  # refused, or failed; the answer was lost
                 if state == begin:
-                    self._send(name, asked)
-        elif self._clock() - asked.since > _DOUBT and self._states[name].service_is_ready():
-            asked.state, asked.since = self._states[name].call_async(GetState.Request()), self._clock()
+                    self._send(name, pending)
+        elif self._clock() - pending.since > _DOUBT and self._states[name].service_is_ready():
+            pending.state, pending.since = self._states[name].call_async(GetState.Request()), self._clock()
         return None

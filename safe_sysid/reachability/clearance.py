@@ -156,7 +156,7 @@ class _ClearanceBounds:
         spheres = np.array([_bounding_sphere(s) for s in shapes])
         self.bounds = np.full((cells.count, len(pairs)), -np.inf)
         self.directions = np.zeros((cells.count, len(pairs), 3))
-        self._asked = np.zeros_like(self.directions)  # what coal proposed, whether it was any good or not
+        self._proposed = np.zeros_like(self.directions)  # what coal proposed, whether it was any good or not
 
         def cull(part: slice) -> None:
             cull_kernel(
@@ -222,7 +222,7 @@ class _ClearanceBounds:
         before, after = _neighbours(keys)
         low, high, pair = before[cell, column], after[cell, column], columns[column]
         share = ((cell - low) / (high - low))[:, None]
-        proposed = (1.0 - share) * self._asked[low, pair] + share * self._asked[high, pair]
+        proposed = (1.0 - share) * self._proposed[low, pair] + share * self._proposed[high, pair]
         self.verify(cell, pair, proposed)
         bounds = self.bounds
         expected = (1.0 - share[:, 0]) * bounds[low, pair] + share[:, 0] * bounds[high, pair]
@@ -236,7 +236,7 @@ class _ClearanceBounds:
         rotations, origins = (poses[cell, self._frames[a], self._frames[b], ..., 0] for poses in self._poses)
         cores = {int(i): coal_core(self._shapes[i]) for i in np.unique([a, b])}
         directions = _propose(cores, a, b, rotations, origins)
-        self._asked[cell, pair] = directions
+        self._proposed[cell, pair] = directions
         self.verify(cell, pair, directions)
 
 

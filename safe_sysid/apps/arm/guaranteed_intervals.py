@@ -50,14 +50,14 @@ class Bounding:
         """
         self._model, self._logs, self._progress = model, logs, progress
         self._reason = "estimates only" if model is not None else no_model
-        self._asked = model is not None and not estimates_only
+        self._wanted = model is not None and not estimates_only
         names = () if model is None else model.joint_names
         self.control_box: ParameterBox | None = None
-        self._measured = [as_torque(x.measurements, names, torque_per_effort) for x in logs if self._asked]
+        self._measured = [as_torque(x.measurements, names, torque_per_effort) for x in logs if self._wanted]
 
     def prove(self, base: BaseParameters) -> ArmIntervals | None:
         """Intervals of base parameters, or None and a reason."""
-        if self._model is None or not self._asked:
+        if self._model is None or not self._wanted:
             return None
         errors = MeasurementErrors.from_model(self._model)
         try:
@@ -76,7 +76,7 @@ class Bounding:
         """
         intervals, reason = found.intervals, self._reason
         if self._model is None or intervals is None:
-            if self._asked and found.columns:
+            if self._wanted and found.columns:
                 asked = "; ".join(column.words for column in found.columns)
                 reason = f"held-out samples ask for what no equation has: {asked}"
             return {"proved": False, "reason": reason, "equations": 0, "certificate": None}

@@ -51,10 +51,10 @@ def print_verdict(
     table.add_column("plan", no_wrap=True)
     for title in ("box", "cells"):
         table.add_column(title, justify="right")
-    margins_asked = {r.file.clearance_margin for r in reports if r.file is not None}
-    asked = margins_asked.pop() if len(margins_asked) == 1 else None
+    margins_required = {r.file.clearance_margin for r in reports if r.file is not None}
+    required = margins_required.pop() if len(margins_required) == 1 else None
     for family in FAMILIES:
-        unit = UNITS[family].removeprefix("of the ") + ("" if asked is None else over(family, asked))
+        unit = UNITS[family].removeprefix("of the ") + ("" if required is None else over(family, required))
         table.add_column(f"{family.replace('_clearance', '')}\n{unit}", justify="right", no_wrap=True)
     table.add_column("result", no_wrap=True)
     table.add_column("time\ns", justify="right")

@@ -153,7 +153,7 @@ def _result(path: Path, chain: CertificateChain) -> IdentificationResult:
         raise _DifferentError(f"result.json: {field} = {short(first.get('input'), 80)}: {first['msg']}") from None
     for field, there, whole in differences(content, result.model_dump(mode="json")):  # what has a default, too
         raise _DifferentError(f"result.json: {field} = {short(there, 80)}: expected {short(whole, 80)}")
-    for field, found, expected in _claims(result, chain):
+    for field, found, expected in _stated_fields(result, chain):
         _need("result.json", field, found, expected)
     model, last = chain.model, chain.certificates[-1]
     lower, upper = last.arrays["lower"], last.arrays["upper"]
@@ -186,7 +186,7 @@ def fields_of(model: Any) -> tuple[str, ...]:
     )
 
 
-def _claims(result: IdentificationResult, chain: CertificateChain) -> Iterator[tuple[str, Any, Any]]:
+def _stated_fields(result: IdentificationResult, chain: CertificateChain) -> Iterator[tuple[str, Any, Any]]:
     """Field, what the file says, and what follows from robot, log and certificates."""
     model, last, prior = chain.model, chain.certificates[-1], chain.model.arm_prior
     log, m = chain.log, chain.log.measurements

@@ -52,7 +52,7 @@ class FeedForwardProcess:
         self._question, self._answer = np.empty(5 * n + 1), np.empty(max(n + 1, _TEXT // 8))
         self._bytes, self._said, self._size = self._question.data, self._answer.data.cast("B"), 8 * (n + 1)
         self.torque, self.trust = np.zeros(n), 0.0
-        self._asked, self._answered, self._waits = -np.inf, -np.inf, False
+        self._requested, self._answered, self._waits = -np.inf, -np.inf, False
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setblocking(False)
         with theirs:
@@ -79,7 +79,7 @@ class FeedForwardProcess:
             question[2 * n : 5 * n] = reference[:3].ravel()
             with contextlib.suppress(OSError):  # a process that has ended: the next tick reads what it said last
                 self._socket.send(self._bytes)
-                self._asked, self._waits = now, True
+                self._requested, self._waits = now, True
         return self._failed or ("" if now - self._answered <= self._late else LATE)
 
     def _take(self) -> None:
@@ -92,7 +92,7 @@ class FeedForwardProcess:
             count = 0
         if count == self._size:
             self.torque[:], self.trust = self._answer[1 : self.torque.size + 1], float(self._answer[0])
-            self._answered, self._waits = self._asked, False
+            self._answered, self._waits = self._requested, False
         else:
             said = bytes(self._said[:count]).decode(errors="replace")
             self._failed = said or "feed-forward failed: its process has ended"

@@ -28,7 +28,7 @@ from safe_sysid.logs.formats.npz import write_log
 from safe_sysid.logs.online.certify import CertificateWriter
 from safe_sysid.logs.online.journal import Journal
 from safe_sysid.logs.online.known_bounds import AnnouncedBounds, KnownBounds
-from safe_sysid.logs.online.rest_gate import RestFilter
+from safe_sysid.logs.online.rest_filter import RestFilter
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 
@@ -91,7 +91,7 @@ class IdentifierSession:
         self.known: KnownBounds | None = None if bounds_file is None else KnownBounds(bounds_file, model)
         self._last_seq = 0  # of what was published in this epoch
         self._recorder: TareRecorder | None = None
-        self._gate = None if rest_s is None else RestFilter(model, self.errors, rest_s)
+        self._rest_filter = None if rest_s is None else RestFilter(model, self.errors, rest_s)
         rate = model.settings.measurement.rate_hz
         self._most_samples = None if log_s is None or log_directory is None else int(log_s * rate)
         self._parts: list[Measurements] = []
@@ -120,8 +120,8 @@ class IdentifierSession:
         self._parts, self.samples = [], 0
         self.lines, self._velocity, self._explained = [], "", False
         self.slack.reset()
-        if self._gate is not None:
-            self._gate.forget()
+        if self._rest_filter is not None:
+            self._rest_filter.forget()
 
     # -- identification ---------------------------------------------------------------------------------------------
 
@@ -134,8 +134,8 @@ class IdentifierSession:
             measurements: in order of arrival.
             origin_ns: what stamp zero is on the clock of the messages, for the journal.
         """
-        if self.state == IDENTIFYING and self._gate is not None:
-            if self.log_is_full or not self._gate.is_new(measurements):
+        if self.state == IDENTIFYING and self._rest_filter is not None:
+            if self.log_is_full or not self._rest_filter.is_new(measurements):
                 return
         elif self.state == WAITING:
             return

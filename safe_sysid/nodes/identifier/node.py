@@ -93,8 +93,8 @@ class IdentifierNode(ManagedNode):
         self._intervals = self.create_publisher(DiagnosticArray, "intervals", LATCHED)
         self._markers = self.create_publisher(MarkerArray, "markers", LATCHED)
         prior = self.model.arm_prior
-        self._standing = prior, prior.mid[prior.layout.payload]  # what was told, or taken over, last
-        self._draw(*self._standing)
+        self._last_bounds = prior, prior.mid[prior.layout.payload]  # what was told, or taken over, last
+        self._draw(*self._last_bounds)
         self._tell_intervals(OK, "nothing measured yet: the prior")
         self.listen(Float64MultiArray, "bounds_active", self._on_active, LATCHED_INPUT)
         # Late callbacks must not lose samples.
@@ -347,7 +347,7 @@ class IdentifierNode(ManagedNode):
 
     def _stand(self, batch: int) -> None:
         """The answer to a batch that nothing was learnt from."""
-        self._tell_bounds(*self._standing, batch)
+        self._tell_bounds(*self._last_bounds, batch)
 
     def _reset(self, epoch: int) -> None:
         began = time.monotonic()
@@ -358,12 +358,12 @@ class IdentifierNode(ManagedNode):
     def _resume(self, box: ParameterBox) -> None:
         """An identifier before this one has proved more than this one knows."""
         if self._session.resume(box):
-            self._standing = box, box.mid[box.layout.payload]
+            self._last_bounds = box, box.mid[box.layout.payload]
             self._tell_intervals(OK, "taken over from the controller")
             self.say(f"going on from box {box.identity}, which the controller works with")
 
     def _publish(self, result: UpdateResult, batch: int | None, stamp_ns: int | None, seconds: float) -> None:
-        box, self._standing = result.box, (result.box, result.nominal)
+        box, self._last_bounds = result.box, (result.box, result.nominal)
         self._tell_bounds(box, result.nominal, batch)
         stamp = stamp_ns or self.get_clock().now().nanoseconds
         alone = payload_message(self.model, box, result.nominal, stamp)
@@ -400,7 +400,7 @@ class IdentifierNode(ManagedNode):
 
     def _tell_intervals(self, level: bytes, status: str) -> None:
         """For people and programs that know nothing of the order of parameters."""
-        box, nominal = self._standing
+        box, nominal = self._last_bounds
         stamp = self.get_clock().now().nanoseconds
         try:
             self._intervals.publish(intervals_message(self.model, box, nominal, level, status, stamp))

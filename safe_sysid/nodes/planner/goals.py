@@ -49,7 +49,7 @@ class GoalServer:
         """``node`` and ``keeper`` are one, seen from two sides."""
         self._keeper, self._solver = keeper, solver
         self._goal: Goal | None = None
-        self._asked: list[Answer] = []  # where angles are looked for
+        self._searching: list[Answer] = []  # where angles are looked for
         # Not latched: a publisher need not be, and an old goal is nobody's wish any more.
         node.listen(JointTrajectory, "goal_joints", lambda msg: self._take(read_goal_joints(msg, node.model)), 10)
         node.listen(PoseStamped, "goal_pose", lambda msg: self._take(read_goal_pose(msg, node.model)), 10)
@@ -74,19 +74,19 @@ class GoalServer:
         elif goal.pose is not None:
             (position, rotation), (sample, box) = goal.pose, self._keeper.rest()
             job = partial(jobs.angles_of_pose, position=position, rotation=rotation, near=sample.q, box=box)
-            self._asked.append(answer)
+            self._searching.append(answer)
             self._solver.submit(job, partial(self._on_angles, answer), time.monotonic() + _LIMIT)
 
     def drop(self, reason: str) -> None:
         """Forget what is asked for and has not begun; who asked is told why."""
-        asked, self._asked = self._asked, []
-        for answer in asked:
+        waiting, self._searching = self._searching, []
+        for answer in waiting:
             answer(False, reason)
 
     def _on_angles(self, answer: Answer, event: Event) -> None:
-        if event.kind == "progress" or answer not in self._asked:
+        if event.kind == "progress" or answer not in self._searching:
             return
-        self._asked.remove(answer)
+        self._searching.remove(answer)
         reason = last_line(event.text) if event.kind == "failed" else self._keeper.not_ready()
         if reason:
             answer(False, reason)

@@ -90,10 +90,10 @@ class ViewerNode:
             ("/diagnostics", DiagnosticArray, _EVENTS),
         ):
             self._listen(topic, kind, qos)
-        self._desk = None if given["read_only"] else ServiceCalls(self.node, [b.service for b in BUTTONS])
+        self._service_calls = None if given["read_only"] else ServiceCalls(self.node, [b.service for b in BUTTONS])
         names = tuple(part.strip() for part in (given["names"] or "").split(",") if part.strip())
         self.server = open_server(given["host"], given["port"], label="safe_sysid", names=names, key=given["key"])
-        call = None if self._desk is None else self._desk.ask
+        call = None if self._service_calls is None else self._service_calls.ask
         self.page = LivePage(self.server.viser, model, arm_shapes(model, robot), self._where, call)
         self._results = None if given["results"] is None else Path(given["results"])
         self._missing: tuple[str, ...] = ()
@@ -118,8 +118,8 @@ class ViewerNode:
 
     def _serve(self) -> None:
         """Buttons, between any two topics: who floods one of them must not hold up what stops the arm."""
-        if self._desk is not None:
-            self._desk.work()
+        if self._service_calls is not None:
+            self._service_calls.work()
 
     def _take(
         self, topic: str, subscription: Subscription, kind: type, take: Callable[[Any], None], end: float

@@ -29,17 +29,17 @@ class ServiceCalls:
             services: relative names.
         """
         self._clients: dict[str, Client] = {name: node.create_client(Trigger, name) for name in services}
-        self._asked: queue.SimpleQueue[tuple[str, Answer]] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[tuple[str, Answer]] = queue.SimpleQueue()
         self._waiting: dict[tuple[str, int], tuple[Answer, float]] = {}
 
     def ask(self, service: str, answer: Answer) -> None:
         """Call a service soon; from any thread. ``answer``: gets success and message, once, in the node's thread."""
-        self._asked.put((service, answer))
+        self._calls.put((service, answer))
 
     def work(self) -> None:
         """Send what was asked, hand on what was answered; in the node's thread."""
-        while not self._asked.empty():
-            self._send(*self._asked.get())
+        while not self._calls.empty():
+            self._send(*self._calls.get())
         now = time.monotonic()
         for name, client in self._clients.items():
             if any(key[0] == name for key in self._waiting):

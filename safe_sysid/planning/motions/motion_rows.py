@@ -168,18 +168,18 @@ class MotionRows:
         q = self._poses.states(x)[0]
         found, by_q = self.distances.at(q, want_slopes=slopes is not None)
         wanted = np.where(self.distances.is_self, self.keep.self_clearance, self.keep.clearance)
-        asked, grows = np.broadcast_to(wanted, found.shape), np.zeros(by_q.shape)
+        wanted_now, grows = np.broadcast_to(wanted, found.shape), np.zeros(by_q.shape)
         for end, own in zip((self.family.start, self.family.goal), self.ends_distance, strict=True):
             away = q - end
             length = np.linalg.norm(away, axis=1)
             opened = own + self.keep.opening * length[:, None] - _TOUCH
-            less = opened < asked
-            asked = np.where(less, opened, asked)
+            less = opened < wanted_now
+            wanted_now = np.where(less, opened, wanted_now)
             if slopes is not None:
                 direction = self.keep.opening * away / np.maximum(length, 1e-9)[:, None]
                 grows = np.where(less[..., None], direction[:, None, :], grows)
         # Beyond what is looked at only that is known.
-        row = np.where(found >= SEARCH_DISTANCE, FAR, (found - asked) / METRE)
+        row = np.where(found >= SEARCH_DISTANCE, FAR, (found - wanted_now) / METRE)
         for name, mine in (("clearance", ~self.distances.is_self), ("self_clearance", self.distances.is_self)):
             out[name] = row[:, mine]
             if slopes is not None:

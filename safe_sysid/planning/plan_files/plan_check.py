@@ -179,8 +179,8 @@ class PlanChecker:
         if gains is None:
             return other, None, None
         if file.clearance_margin < model.settings.planner.clearance_margin:
-            asked = model.settings.planner.clearance_margin
-            return (f"certificate.clearance_margin = {file.clearance_margin} m: expected {asked} m", gains, None)
+            required = model.settings.planner.clearance_margin
+            return (f"certificate.clearance_margin = {file.clearance_margin} m: expected {required} m", gains, None)
         try:
             certificate = _certify(file, model, scene, gains)
         except PlanError as error:
@@ -252,30 +252,30 @@ def _certify(file: PlanFile, model: RobotModel, scene: Scene, gains: TrackingTub
 def _overclaimed(file: PlanFile, certificate: PlanCertificate) -> str | None:
     """What the file claims that is better than, or other than, what was recomputed."""
     for name in FAMILIES:
-        claim, found = file.claims[name], certificate.families[name]
-        if not claim.value <= found.value:
+        stated, found = file.claims[name], certificate.families[name]
+        if not stated.value <= found.value:
             return (
-                f"certificate.families.{name}.smallest = {claim.value!r} {claim.unit} claimed, recomputed is "
+                f"certificate.families.{name}.smallest = {stated.value!r} {stated.unit} claimed, recomputed is "
                 f"{found.value!r} {found.unit} ({found.culprit}, {found.time:.3f} s)"
             )
         if math.isfinite(found.value):
-            wrong = _misplaced(claim, found, certificate)
+            wrong = _misplaced(stated, found, certificate)
             if wrong is not None:
                 return f"certificate.families.{name}: {wrong}"
     return None
 
 
-def _misplaced(claim: Margin, found: Margin, certificate: PlanCertificate) -> str | None:
+def _misplaced(stated: Margin, found: Margin, certificate: PlanCertificate) -> str | None:
     """Whether the smallest margin is elsewhere than the file says (where several are equal, any may be named)."""
-    labels, grid = certificate.labels[claim.family], certificate.grid
-    columns = [i for i, label in enumerate(labels) if label == (claim.a, claim.b)]
+    labels, grid = certificate.labels[stated.family], certificate.grid
+    columns = [i for i, label in enumerate(labels) if label == (stated.a, stated.b)]
     if not columns:
-        return f"culprit = {claim.culprit[:60]!r}: expected one of its constraints"
-    cell = int(np.argmin(np.abs(grid[:-1] - claim.time)))
-    there = float(certificate.margins[claim.family][cell, columns].min())
-    if abs(grid[cell] - claim.time) > SAME or not there - found.value <= 1e-6 * (1.0 + abs(found.value)):
+        return f"culprit = {stated.culprit[:60]!r}: expected one of its constraints"
+    cell = int(np.argmin(np.abs(grid[:-1] - stated.time)))
+    there = float(certificate.margins[stated.family][cell, columns].min())
+    if abs(grid[cell] - stated.time) > SAME or not there - found.value <= 1e-6 * (1.0 + abs(found.value)):
         return (
-            f"smallest said to be of {claim.culprit} at {claim.time:.3f} s, recomputed is {found.culprit} at "
+            f"smallest said to be of {stated.culprit} at {stated.time:.3f} s, recomputed is {found.culprit} at "
             f"{found.time:.3f} s"
         )
     return None

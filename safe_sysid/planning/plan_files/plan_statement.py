@@ -128,6 +128,6 @@ def _tube_statement(tube: MeasuredTube, model: RobotModel) -> dict[str, Any]:
         for name in ("velocity", "acceleration", "jerk")
     }
     measured |= {"heaviest": declared.heaviest, "latency_s": declared.latency_s} if declared else {}
-    asked = {name: getattr(tube.assumptions, name) for name in ("velocity", "acceleration", "jerk")}
+    rests_on = {name: getattr(tube.assumptions, name) for name in ("velocity", "acceleration", "jerk")}
     outer = {name: getattr(tube, name) for name in ("e_bound", "de_bound", "dde_bound")}
-    return statement({"timing": timing_of(tube, model), **outer, "measured": measured, "assumptions": asked})
+    return statement({"timing": timing_of(tube, model), **outer, "measured": measured, "assumptions": rests_on})

@@ -68,36 +68,38 @@ class LastResort:
         self._against: Counter[str] = Counter()
         self._running: tuple[str, Generator[int, None, FloatArray | None]] | None = None
 
-    def step(self, asked: StepRequest, goal: FloatArray) -> PlannerResult:
+    def step(self, request: StepRequest, goal: FloatArray) -> PlannerResult:
         """A certified motion from rest to rest towards the goal; without one see ``reasons`` and ``paused``.
 
-        ``asked``: from where; at rest; ``goal``: (n,) rad.
+        ``request``: from where; at rest; ``goal``: (n,) rad.
         """
         found, certificate, count = None, None, 0
         while found is None and not self.reasons:
             if not len(self.way):
-                self._look(asked, goal)
+                self._look(request, goal)
                 if self.paused:
                     reason = f"no way yet of poses that may be rested at, {self.looked} poses looked at"
                     reason += "; asked again, the search goes on"
-                    return asked.refused(PlanStatus.STOPPED, reason)
+                    return request.refused(PlanStatus.STOPPED, reason)
                 continue
-            found, certificate, tried = self._along(asked)
+            found, certificate, tried = self._along(request)
             count += tried
             if found is None:
-                if asked.budget.stopped():
-                    return asked.refused(PlanStatus.STOPPED, "no step was certified in the time given")
+                if request.budget.stopped():
+                    return request.refused(PlanStatus.STOPPED, "no step was certified in the time given")
                 self._note_vain(certificate)
         if found is None or certificate is None:
-            return asked.refused(PlanStatus.NO_CERTIFIED_PLAN, *self.reasons)
-        return PlannerResult(PlanStatus.PLANNED, found, certificate, certificates=count, calibration=asked.calibration)
+            return request.refused(PlanStatus.NO_CERTIFIED_PLAN, *self.reasons)
+        return PlannerResult(
+            PlanStatus.PLANNED, found, certificate, certificates=count, calibration=request.calibration
+        )
 
     # -- the way ----------------------------------------------------------------------------------------------------
 
-    def _look(self, asked: StepRequest, goal: FloatArray) -> None:
+    def _look(self, request: StepRequest, goal: FloatArray) -> None:
         """Search on; sets ``way``, ``paused`` or ``reasons``."""
-        if self._running is None or self._running[0] != asked.box.identity:
-            self._running = (asked.box.identity, self._search(asked.start[0], goal, asked.box))
+        if self._running is None or self._running[0] != request.box.identity:
+            self._running = (request.box.identity, self._search(request.start[0], goal, request.box))
         before, self.paused = self.looked, False
         while True:
             try:
@@ -110,8 +112,8 @@ class LastResort:
                     self.way, self._reach = end.value, np.inf
                     self._ways += 1
                 return
-            enough = asked.budget.deadline is None and self.looked - before >= self._per_call
-            if enough or asked.budget.stopped():
+            enough = request.budget.deadline is None and self.looked - before >= self._per_call
+            if enough or request.budget.stopped():
                 self.paused = True
                 return
 
@@ -160,19 +162,19 @@ class LastResort:
 
     # -- along it ---------------------------------------------------------------------------------------------------
 
-    def _along(self, asked: StepRequest) -> tuple[Plan | None, PlanCertificate | None, int]:
+    def _along(self, request: StepRequest) -> tuple[Plan | None, PlanCertificate | None, int]:
         """The farthest certified motion along the way of those tried: plan, last certificate, how many were tried."""
-        planner, family = self._planner, self._planner.family(asked.start)
-        rest = rest_of_polyline(self.way, asked.start[0])
+        planner, family = self._planner, self._planner.family(request.start)
+        rest = rest_of_polyline(self.way, request.start[0])
         length, corner = polyline_length(rest), polyline_length(rest[:2])
         reach, count, certificate = min(2.0 * self._reach, length), 0, None
-        while not asked.budget.stopped():
+        while not request.budget.stopped():
             k = family.parameter(at_distance(rest, np.array([reach]))[0])
             if np.abs(k).max() <= 1.0:
                 plan = Plan(
-                    family.trajectory(k), asked.time, planner.settings.t_p, asked.box.identity, asked.sequence, k
+                    family.trajectory(k), request.time, planner.settings.t_p, request.box.identity, request.sequence, k
                 )
-                certificate = self._planner.certificate(plan, asked.box)
+                certificate = self._planner.certificate(plan, request.box)
                 count += 1
                 if certificate.ok:
                     self._reach = reach

@@ -184,18 +184,18 @@ class TaskPlanner:
         at_rest = not np.any(start[1:])
         while at_rest and self.status is TaskStatus.MOVING and self._at(start[0]):
             self._arrived()
-        asked = StepRequest(start, time, box, sequence, previous, budget, calibration)
+        request = StepRequest(start, time, box, sequence, previous, budget, calibration)
         if self.status is not TaskStatus.MOVING:
-            return asked.refused(PlanStatus.STOPPED, *(self.reasons or ("all waypoints are reached",)))
+            return request.refused(PlanStatus.STOPPED, *(self.reasons or ("all waypoints are reached",)))
         if at_rest:
             reasons = self.planner.start_reasons(start[0], box)
             if reasons:
                 self.status = TaskStatus.REFUSED
                 self.reasons = tuple(f"start may not be rested at: {reason}" for reason in reasons)
-                return asked.refused(PlanStatus.START_REFUSED, *self.reasons)
+                return request.refused(PlanStatus.START_REFUSED, *self.reasons)
         if not self._waypoint_holds(start[0], box):
-            return asked.refused(PlanStatus.NO_CERTIFIED_PLAN, *self.reasons)
-        result = self._step(asked)
+            return request.refused(PlanStatus.NO_CERTIFIED_PLAN, *self.reasons)
+        result = self._step(request)
         if result.plan is not None:
             self._note_progress(result.plan)
             if on_certified is not None:
@@ -256,35 +256,35 @@ class TaskPlanner:
 
     # -- one step ---------------------------------------------------------------------------------------------------
 
-    def _step(self, asked: StepRequest) -> PlannerResult:
+    def _step(self, request: StepRequest) -> PlannerResult:
         if self._last_resort is not None:
-            return self._step_of_last_resort(asked, self._last_resort)
-        poses = self._margins.poses(asked.box)
-        if not len(self.way) and not self._find_way(asked, poses):
+            return self._step_of_last_resort(request, self._last_resort)
+        poses = self._margins.poses(request.box)
+        if not len(self.way) and not self._find_way(request, poses):
             looked = f"{self._search.looked} poses looked at"
             if self._search.paused:
                 reason = f"{self._name}: no way that looks free yet, {looked}; asked again, the search goes on"
-                return asked.refused(PlanStatus.STOPPED, reason)
+                return request.refused(PlanStatus.STOPPED, reason)
             # Other draws rarely find what so many poses did not show.
             reason = f"no way that looks free was found, {looked}"
             self._begin_last_resort((reason, *self._last_reasons))
-            return asked.refused(PlanStatus.NO_CERTIFIED_PLAN, reason)
-        result = self._steps.along(asked, self.way, poses)
+            return request.refused(PlanStatus.NO_CERTIFIED_PLAN, reason)
+        result = self._steps.along(request, self.way, poses)
         if result.plan is None:
             self._last_reasons = result.reasons
-            if not asked.budget.stopped():
-                beside = self._steps.beside(asked, self.way)
+            if not request.budget.stopped():
+                beside = self._steps.beside(request, self.way)
                 result = beside if beside.plan is not None else replace(result, calibration=beside.calibration)
         if result.plan is None:
             self.way = self.way[:0]  # the next call looks for another one
             return result
-        gap = np.abs(result.plan.trajectory.knots[-1, 0] - self._goal(asked.rest)).max()
+        gap = np.abs(result.plan.trajectory.knots[-1, 0] - self._goal(request.rest)).max()
         return replace(result, cost=float(gap))
 
-    def _step_of_last_resort(self, asked: StepRequest, resort: LastResort) -> PlannerResult:
-        if asked.previous is not None or np.any(asked.start[1:]):
-            return asked.refused(PlanStatus.NO_CERTIFIED_PLAN, "the last resort begins at rest")
-        result = resort.step(asked, self._goal(asked.rest))
+    def _step_of_last_resort(self, request: StepRequest, resort: LastResort) -> PlannerResult:
+        if request.previous is not None or np.any(request.start[1:]):
+            return request.refused(PlanStatus.NO_CERTIFIED_PLAN, "the last resort begins at rest")
+        result = resort.step(request, self._goal(request.rest))
         self.way = resort.way
         if resort.reasons:
             before = (f"before the last resort: {reason}" for reason in self._last_reasons)
@@ -292,7 +292,7 @@ class TaskPlanner:
             return replace(result, reasons=self.reasons)
         if result.plan is not None:
             end = result.plan.trajectory.knots[-1, 0]
-            gap = float(np.abs(end - self._goal(asked.rest)).max())
+            gap = float(np.abs(end - self._goal(request.rest)).max())
             self._nearest = polyline_length(rest_of_polyline(self.way, end))
             result = replace(result, cost=gap)
         return result
@@ -307,10 +307,10 @@ class TaskPlanner:
         else:
             self._give_up(("steps do not come nearer", *self._last_reasons))
 
-    def _find_way(self, asked: StepRequest, poses: PoseMargins) -> bool:
+    def _find_way(self, request: StepRequest, poses: PoseMargins) -> bool:
         """A polyline from where the arm will rest to the waypoint; False if none looks free, or none yet."""
-        goal = self._goal(asked.rest)
-        way = self._search.find(asked.rest, goal, poses, asked.budget, self._vain)
+        goal = self._goal(request.rest)
+        way = self._search.find(request.rest, goal, poses, request.budget, self._vain)
         if way is None:
             return False
         self.way, self._nearest, self._ways = way, polyline_length(way), self._ways + 1

@@ -63,15 +63,15 @@ class StepSearch:
         """Prepare. ``margins``: of motions, with what certificates taught about them."""
         self._margins, self._planner = margins, margins.planner
 
-    def along(self, asked: StepRequest, way: FloatArray, poses: PoseMargins) -> PlannerResult:
+    def along(self, request: StepRequest, way: FloatArray, poses: PoseMargins) -> PlannerResult:
         """The farthest point of a way (m, n) at which a certified trajectory ends.
 
-        ``asked``: from where; ``poses``: quick margins with the box in force.
+        ``request``: from where; ``poses``: quick margins with the box in force.
         """
         certificate: PlanCertificate | None = None
-        count, left = 0, self._candidates(asked, way, poses)
-        here = self._still(asked, poses)
-        while left and count < _CERTIFICATES and not asked.budget.stopped():
+        count, left = 0, self._candidates(request, way, poses)
+        here = self._still(request, poses)
+        while left and count < _CERTIFICATES and not request.budget.stopped():
             # A margin that is as small where the arm rests, which is certified, speaks against no motion.
             wanted = np.minimum(self._margins.reserve, here)
             liked = (i for i, c in enumerate(left) if np.all(c.quick >= wanted))
@@ -79,39 +79,39 @@ class StepSearch:
             i = next(liked, len(left) // 2)
             chosen = left[i]
             plan = Plan(
-                chosen.family.trajectory(chosen.k), asked.time, self._planner.settings.t_p, asked.box.identity,
-                asked.sequence, chosen.k,
+                chosen.family.trajectory(chosen.k), request.time, self._planner.settings.t_p, request.box.identity,
+                request.sequence, chosen.k,
             )  # fmt: skip
-            certificate = self._planner.certificate(plan, asked.box)
+            certificate = self._planner.certificate(plan, request.box)
             count += 1
             self._margins.learn(chosen.quick, certificate)
             if certificate.ok:
                 return PlannerResult(
-                    PlanStatus.PLANNED, plan, certificate, certificates=count, calibration=asked.calibration
+                    PlanStatus.PLANNED, plan, certificate, certificates=count, calibration=request.calibration
                 )
             left = left[i + 1 :]
-        status = PlanStatus.STOPPED if asked.budget.stopped() else PlanStatus.NO_CERTIFIED_PLAN
+        status = PlanStatus.STOPPED if request.budget.stopped() else PlanStatus.NO_CERTIFIED_PLAN
         reason = "no step along the way could be certified in the time given"
         return replace(
-            asked.refused(status, reason if certificate is None else certificate.status),
+            request.refused(status, reason if certificate is None else certificate.status),
             certificate=certificate,
             certificates=count,
         )
 
-    def _still(self, asked: StepRequest, poses: PoseMargins) -> FloatArray:
+    def _still(self, request: StepRequest, poses: PoseMargins) -> FloatArray:
         """Quick margins (6,) of staying where the arm comes to rest."""
-        rest = np.stack([asked.rest, np.zeros_like(asked.rest), np.zeros_like(asked.rest)])
-        family = TrajectoryFamily(rest, np.ones(len(asked.rest)), self._planner.settings.t_f)
-        return np.asarray(self._margins.quick(family, np.zeros((1, len(asked.rest))), poses)[0])
+        rest = np.stack([request.rest, np.zeros_like(request.rest), np.zeros_like(request.rest)])
+        family = TrajectoryFamily(rest, np.ones(len(request.rest)), self._planner.settings.t_f)
+        return np.asarray(self._margins.quick(family, np.zeros((1, len(request.rest))), poses)[0])
 
-    def _candidates(self, asked: StepRequest, way: FloatArray, poses: PoseMargins) -> list[_StepCandidate]:
+    def _candidates(self, request: StepRequest, way: FloatArray, poses: PoseMargins) -> list[_StepCandidate]:
         """Motions to points of the way, farthest first.
 
         Of two families: about what is certified already, whose short motions are certified next to surely; and about
         the natural braking motion, whose centre lies farther ahead.
         """
-        points = spread(rest_of_polyline(way, asked.rest), _TARGETS)
-        about = self._planner.family(asked.start, asked.previous, asked.time)
+        points = spread(rest_of_polyline(way, request.rest), _TARGETS)
+        about = self._planner.family(request.start, request.previous, request.time)
         families = [about]
         if about.tail is not None:  # comes last: where nothing is liked, the last one is tried
             families.insert(0, TrajectoryFamily(about.start, about.k_range, about.duration))
@@ -128,28 +128,28 @@ class StepSearch:
             found = [(0, _StepCandidate(about, k, self._margins.quick(about, k[None], poses)[0]))]
         return [candidate for _, candidate in sorted(found, key=lambda item: -item[0])]
 
-    def beside(self, asked: StepRequest, way: FloatArray) -> PlannerResult:
+    def beside(self, request: StepRequest, way: FloatArray) -> PlannerResult:
         """What the optimiser finds near the next corner of a way (m, n); without a plan if that is no nearer.
 
-        ``asked``: from where.
+        ``request``: from where.
         """
-        rest = rest_of_polyline(way, asked.rest)
+        rest = rest_of_polyline(way, request.rest)
         goal = rest[min(1, len(rest) - 1)]
         found = self._planner.plan_next(
-            asked.start,
-            asked.time,
-            asked.box,
-            asked.sequence,
-            asked.previous,
-            budget=asked.budget,
-            calibration=asked.calibration,
+            request.start,
+            request.time,
+            request.box,
+            request.sequence,
+            request.previous,
+            budget=request.budget,
+            calibration=request.calibration,
             goal=goal,
             cost="goal",
         )
         if found.plan is None:
             return found
         end = nearest_turn(self._planner.model, found.plan.trajectory.knots[-1, 0], goal)
-        if float(np.abs(asked.rest - goal).max() - np.abs(end - goal).max()) >= SMALL_STEP:
+        if float(np.abs(request.rest - goal).max() - np.abs(end - goal).max()) >= SMALL_STEP:
             return found
         reasons = ("the optimiser found nothing nearer to the next corner of the way",)
         return replace(found, status=PlanStatus.NO_CERTIFIED_PLAN, plan=None, reasons=reasons)

@@ -145,15 +145,15 @@ def _pose_test(margins: PoseMargins, ends: FloatArray, wanted: FloatArray) -> Ca
     own = np.column_stack([margins.clearance(ends), margins.effort(ends, still, still)]) - 0.003
 
     def test(q: FloatArray) -> FloatArray:
-        asked = np.broadcast_to(wanted, (len(q), 5))
+        needed = np.broadcast_to(wanted, (len(q), 5))
         for end, have in zip(ends, own, strict=True):
             far = np.abs(q - end).max(axis=1)
-            asked = np.minimum(asked, have + _OPENING * far[:, None])
-        value = np.minimum((margins.clearance(q) - asked[:, :2]).min(axis=1), margins.position(q))
+            needed = np.minimum(needed, have + _OPENING * far[:, None])
+        value = np.minimum((margins.clearance(q) - needed[:, :2]).min(axis=1), margins.position(q))
         free = value >= 0.0
         if free.any():
             rest = np.zeros_like(q[free])
-            room = (margins.effort(q[free], rest, rest) - asked[free, 2:]).min(axis=1)
+            room = (margins.effort(q[free], rest, rest) - needed[free, 2:]).min(axis=1)
             value[free] = np.minimum(value[free], room)
         return np.asarray(value)
 

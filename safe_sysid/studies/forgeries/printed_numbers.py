@@ -52,7 +52,7 @@ def run_trial(seed: int, index: int, options: Mapping[str, Any]) -> dict[str, An
     rng = np.random.default_rng([seed, index])
     result = _result(rng)
     wrong, count = [], 0
-    for where, name, side, text, exact in _claims(result, rng):
+    for where, name, side, text, exact in _printed_numbers(result, rng):
         shown, count = Fraction(text.replace("\N{MINUS SIGN}", "-")), count + 1
         if options.get("break") == "nearest":
             step = Fraction(10) ** int(Decimal(text.replace("\N{MINUS SIGN}", "-")).as_tuple().exponent)
@@ -104,7 +104,7 @@ def _result(rng: np.random.Generator) -> IdentificationResult:
     )  # fmt: skip
 
 
-def _claims(result: IdentificationResult, rng: np.random.Generator) -> Iterator[PrintedNumber]:
+def _printed_numbers(result: IdentificationResult, rng: np.random.Generator) -> Iterator[PrintedNumber]:
     """Every number that the outputs print of this result, beside the exact value that it stands for."""
     payload = [*zip(result.payload.names, result.payload.lower, result.payload.upper, strict=True)]
     both = [(p.name, p.lower, p.upper) for p in result.parameters]
