@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from safe_sysid.identification.arm.base_parameters import BaseParameters, parameter_units, parameter_words
-from safe_sysid.identification.arm.bounds.control_box import control_box
+from safe_sysid.identification.arm.bounds.control_box import ControlBox, control_box
 from safe_sysid.identification.arm.bounds.intervals import ArmIntervals, ArmIntervalsError, arm_intervals
 from safe_sysid.identification.arm.identify import ArmIdentification
 from safe_sysid.identification.arm.logs.preparation import as_torque
@@ -16,7 +16,6 @@ from safe_sysid.identification.equations.measurement_errors import MeasurementEr
 from safe_sysid.logs.formats.npz import write_log
 from safe_sysid.logs.log import Log
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["CERTIFICATE", "CONTROL_CERTIFICATE", "Bounding"]
 
@@ -52,7 +51,7 @@ class Bounding:
         self._reason = "estimates only" if model is not None else no_model
         self._wanted = model is not None and not estimates_only
         names = () if model is None else model.joint_names
-        self.control_box: ParameterBox | None = None
+        self.control_box: ControlBox | None = None
         self._measured = [as_torque(x.measurements, names, torque_per_effort) for x in logs if self._wanted]
 
     def prove(self, base: BaseParameters) -> ArmIntervals | None:
@@ -80,8 +79,7 @@ class Bounding:
                 asked = "; ".join(column.words for column in found.columns)
                 reason = f"held-out samples ask for what no equation has: {asked}"
             return {"proved": False, "reason": reason, "equations": 0, "certificate": None}
-        law = control_box(intervals, self._model, found.theta)
-        self.control_box = law.box
+        law = self.control_box = control_box(intervals, self._model, found.theta)
         words = parameter_words(self._model.layout, self._model.joint_names)
         all_units = parameter_units(self._model.layout, self._model.kinematics.sliding)
         law_units = [all_units[p] for p in law.intervals.base.independent.tolist()]

@@ -29,6 +29,7 @@ from safe_sysid.apps.progress import steps
 from safe_sysid.dynamics.closed_chain import Mechanism, check_uniqueness, load_mechanism
 from safe_sysid.dynamics.closed_chain.files import mechanism_path, mechanism_urdf
 from safe_sysid.errors import ConfigError
+from safe_sysid.identification.arm.bounds.control_box import ControlBox
 from safe_sysid.identification.arm.identify import ArmIdentification, ArmOptions, identify_samples
 from safe_sysid.identification.arm.logs.preparation import prepare
 from safe_sysid.identification.arm.torque_constants import TorqueConstant, torque_constants
@@ -39,7 +40,6 @@ from safe_sysid.report.arm.html import arm_html, intervals_text
 from safe_sysid.robot.config import load_settings
 from safe_sysid.robot.loading import find_urdf, load_robot
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scenes.scene import config_path
 from safe_sysid.whole_files import write_text
 
@@ -278,7 +278,7 @@ def _write(
     result: dict[str, Any],
     model: RobotModel | None,
     options: IdentifyArmOptions,
-    box: ParameterBox | None,
+    box: ControlBox | None,
 ) -> None:
     make_directory(out)
     write_text(out / "result.json", json.dumps(result, indent=1) + "\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,13 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from safe_sysid.core.arrays import FloatArray
 from safe_sysid.decimals import interval_text
 from safe_sysid.identification.arm.base_parameters import combination_names, parameter_units, parameter_words
 from safe_sysid.identification.certificates.arm_check import ArmVerdict, box_problem
 from safe_sysid.identification.certificates.files.arm import ARM_SCHEMA, ArmCertificate
 from safe_sysid.input_limits import MAX_JSON_BYTES, parse_json, read_regular_text
-from safe_sysid.robot.config import ProvedSettings, load_settings
+from safe_sysid.robot.config import PayloadSettings, ProvedSettings, load_settings
 from safe_sysid.robot.model import RobotModel
 
 __all__ = ["arm_problem", "print_arm_verdict"]
@@ -45,7 +47,8 @@ def _robot_problem(certificate: ArmCertificate, model: RobotModel) -> str | None
     path = certificate.path.with_name("robot.yaml")
     if not path.exists():
         return None
-    joints, layout = load_settings(path, {}).joints, model.layout
+    settings, layout = load_settings(path, {}), model.layout
+    joints = settings.joints
     lower, upper = np.full(layout.size, -np.inf), np.full(layout.size, np.inf)
     if all(joint.proved == ProvedSettings() for joint in joints.values()):
         return None
@@ -57,11 +60,32 @@ def _robot_problem(certificate: ArmCertificate, model: RobotModel) -> str | None
         for k, key in enumerate(("coulomb", "viscous", "rotor_inertia", "offset")):
             at = layout.joint_terms.start + k * layout.n + j
             lower[at], upper[at] = getattr(proved, key) or (-1e300, 1e300)
-    hand, (low, high) = layout.payload, model.hand_prior
-    if np.any(lower[hand] > low) or np.any(upper[hand] < high):
-        return f"robot.yaml: joints.{model.joint_names[-1]}.proved: less than what is declared of the empty hand"
     wrong = box_problem(certificate, model, lower, upper)
-    return None if wrong is None else f"robot.yaml: {wrong}"
+    if wrong is not None:
+        return f"robot.yaml: {wrong}"
+    return _payload_problem(model, settings.payload, lower[layout.payload], upper[layout.payload])
+
+
+def _payload_problem(model: RobotModel, said: PayloadSettings, lower: FloatArray, upper: FloatArray) -> str | None:
+    """Whether the prior of hand and payload holds the declared payload in the hand (10,), (10,) of ``robot.yaml``."""
+    least, most = model.hand_prior
+    prior = model.arm_prior
+    for i in range(10):
+        hand, declared, payload = (
+            [Fraction(float(x[i])) for x in sides]
+            for sides in ((lower, upper), (least, most), (prior.payload_lower, prior.payload_upper))
+        )
+        low, high = payload[0] - declared[1] + hand[0], payload[1] - declared[0] + hand[1]
+        if i in (0, 4, 6, 9):  # the payload alone has no negative mass, or moment of inertia
+            low = max(low, hand[0])
+        for key, bound, good in (
+            ("prior_lower", low, said.prior_lower[i] <= low),
+            ("prior_upper", high, said.prior_upper[i] >= high),
+        ):
+            if not good:
+                expected = f"{float(bound)!r}, the declared prior with this hand in the place of the declared one"
+                return f"robot.yaml: payload.{key}[{i}] = {getattr(said, key)[i]!r}: expected {expected}"
+    return None
 
 
 def _result_problem(certificate: ArmCertificate) -> str | None:

@@ -86,26 +86,28 @@ def box_problem(certificate: ArmCertificate, model: RobotModel, lower: FloatArra
     Args:
         certificate: that is proved.
         model: trusted.
-        lower, upper: (14 n,) the last link's are not looked at.
+        lower, upper: (14 n,) the last link's ten are those of the empty hand, at any opening.
     """
     layout, matrix = model.layout, certificate.arrays["combinations"]
-    hand = np.arange(layout.size)[layout.payload]
-    if matrix[:, hand].any():
-        return "a combination has parameters of the hand"
+    opening = dict(zip(range(layout.size)[layout.payload], model.settings.payload.hand_opening, strict=True))
     alone = (matrix != 0.0).sum(axis=0) == 1
     free = [
         max(np.flatnonzero((c == 1.0) & alone).tolist(), key=lambda p: upper[p] - lower[p], default=-1) for c in matrix
     ]
     if -1 in free or len(set(free)) < len(free):
         return "a combination has no entry of its own"
-    rest = np.setdiff1d(np.arange(layout.size), np.concatenate([np.array(free, np.int64), hand]))
+    rest = np.setdiff1d(np.arange(layout.size), np.array(free, np.int64))
     if not _same_motion(model, matrix, free, rest):
         return "momentum depends on more than the combinations"
     errors, drift = errors_from_json(certificate.header["errors"]), model.settings.tare.drift
     chosen = {int(p): (Fraction(float(lower[p])) + Fraction(float(upper[p]))) / 2 for p in rest}
+    for p in chosen:
+        if not Fraction(float(upper[p])) - Fraction(float(lower[p])) >= 2 * Fraction(opening.get(p, 0.0)):
+            return f"parameter {p}: narrower than what opening the hand changes"
     for i, p in enumerate(free):
         constant = sum((Fraction(float(matrix[i, k])) * e for k, e in chosen.items() if matrix[i, k]), Fraction(0))
         low, high = (Fraction(float(certificate.arrays[side][i])) - constant for side in ("lower", "upper"))
+        low, high = low - Fraction(opening.get(p, 0.0)), high + Fraction(opening.get(p, 0.0))
         if p >= layout.joint_terms.start:
             known = Fraction(float(model.arm_prior.lower[p])), Fraction(float(model.arm_prior.upper[p]))
             kind, joint = divmod(p - layout.joint_terms.start, model.n)

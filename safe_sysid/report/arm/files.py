@@ -11,10 +11,11 @@ import numpy as np
 import yaml
 
 from safe_sysid.core.arrays import FloatArray
+from safe_sysid.identification.arm.bounds.control_box import ControlBox
 from safe_sysid.identification.arm.identify import ArmIdentification
 from safe_sysid.robot.files.xml_file import read_xml
 from safe_sysid.robot.files.yaml_file import read_yaml
-from safe_sysid.robot.parameters import ParameterBox, com_and_inertia
+from safe_sysid.robot.parameters import com_and_inertia
 
 __all__ = ["mechanism_file", "mjcf_model", "robot_file", "urdf_with"]
 
@@ -67,12 +68,15 @@ def _inertial(theta: FloatArray) -> ET.Element:
     return element
 
 
-def robot_file(path: Path, found: ArmIdentification, urdf: str, proved: ParameterBox | None = None) -> str:
+def robot_file(path: Path, found: ArmIdentification, urdf: str, law: ControlBox | None = None) -> str:
     """Our robot file with the identified friction, rotor inertias and offsets, and another URDF.
 
-    ``path``: of the robot's file; ``proved``: box of the arm with the empty hand, which holds the estimate.
+    ``path``: of the robot's file; ``law``: what is proved; its box holds the estimate.
     """
-    data = read_yaml(path)
+    data, proved = read_yaml(path), None if law is None else law.box
+    if law is not None:
+        sides = zip(("prior_lower", "prior_upper"), law.payload, strict=True)
+        data["payload"] = dict(data["payload"]) | {key: side.tolist() for key, side in sides}
     data["urdf"] = urdf
     layout = found.mechanism.layout
     ia = found.theta[layout.rotor_inertia]
@@ -99,7 +103,8 @@ def robot_file(path: Path, found: ArmIdentification, urdf: str, proved: Paramete
     head = (
         "# Written by safe-sysid identify-arm: friction, rotor inertias, gear ratios and offsets are estimates.\n"
         "# `proved` takes the place of `uncertainty`, which was declared about other numbers and is as it was:\n"
-        "# declare it anew where there is none.\n"
+        "# declare it anew where there is none. With it `payload.prior_lower` and `prior_upper` are the declared\n"
+        "# ones with the last link of `proved` in the place of the drawing's.\n"
     )
     return head + str(yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=120))
 

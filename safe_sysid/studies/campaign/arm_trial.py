@@ -112,9 +112,7 @@ def _outside(box: ParameterBox, case: IdentificationCase, step: int) -> list[dic
 
     The torques are Pinocchio's, rotors being bodies of their own: no regressor of ours.
     """
-    theta, hand = case.theta, case.arm.layout.payload
-    lower, upper = box.lower.copy(), box.upper.copy()
-    lower[hand] = upper[hand] = theta[hand]
+    theta, lower, upper = case.theta, box.lower, box.upper
     if np.all((lower <= theta) & (theta <= upper)):
         return []
     same = _directions_that_move(case)

@@ -6,12 +6,13 @@ link behind the joint to the link before it. With these exchanges N (P, g), *eve
 as the true theta does. E picks one entry of the link behind for each exchange, V is the inverse of ``E N`` as it came
 out in floats, and e is what the estimate says: there the new parameters are the estimate's, and the others are
 combinations of theta that logs know better than theta itself. A law that holds for all of the box holds for the arm.
-The last link, which gives and takes nothing, stays what it is.
+The last link is one of them: its mass on the joint's axis, of which no torque says whose it is, becomes the estimate's,
+and what a hand carries is added to that. So what is declared of last link and payload together moves, too.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -38,6 +39,8 @@ class ControlBox:
     #: (P,) holds parameters that move as the arm does; the last link's ten are those of the empty hand
     box: ParameterBox
     intervals: ArmIntervals  #: of the combinations that it is made of
+    #: (10,), (10,) hold last link, hand and payload together, of an arm with its empty hand in the box
+    payload: tuple[FloatArray, FloatArray]
 
 
 def control_box(found: ArmIntervals, model: RobotModel, theta: FloatArray) -> ControlBox:
@@ -54,7 +57,11 @@ def control_box(found: ArmIntervals, model: RobotModel, theta: FloatArray) -> Co
         ArmIntervalsError: it is proved that what is declared is false.
     """
     regressor = np.abs(random_states(model.n, dynamics_of(model.kinematics).torque_regressor))
-    boxes = [ControlBox(_with(one.box, theta), one.intervals) for one in control_boxes(found, model, theta)]
+    boxes = [
+        replace(one, box=box, payload=_payload(model, box, one.intervals))
+        for one in control_boxes(found, model, theta)
+        for box in [_with(one.box, theta)]
+    ]
     return min(boxes, key=lambda one: float(np.sum(regressor @ one.box.rad)))
 
 
@@ -69,10 +76,10 @@ def control_boxes(found: ArmIntervals, model: RobotModel, theta: FloatArray) -> 
 
 
 def exchanges(kin: Kinematics) -> FloatArray:
-    """(P, g) what an exchange does to the parameters, all joints but the last one."""
+    """(P, g) what an exchange does to the parameters."""
     n = len(kin.axis)
     columns = []
-    for j in range(n - 1):
+    for j in range(n):
         pose = np.eye(4)
         pose[:3, :3], pose[:3, 3] = kin.rotation[j], kin.translation[j]
         for body in _bodies(np.array(kin.axis[j]), bool(kin.sliding[j])):
@@ -103,7 +110,7 @@ def _bodies(axis: FloatArray, sliding: bool) -> list[FloatArray]:
 def _picked(kin: Kinematics) -> IntArray:
     """(g,) entries that take the estimate's values, of each exchange one of the link behind."""
     found: list[int] = []
-    for j in range(len(kin.axis) - 1):
+    for j in range(len(kin.axis)):
         if kin.sliding[j]:
             found += [PER_LINK * j + k for k in range(4, 10)]
         else:
@@ -117,11 +124,8 @@ def _box(found: ArmIntervals, model: RobotModel, theta: FloatArray, moves: Float
     picked = _picked(model.kinematics)[: moves.shape[1]]
     inverse = np.linalg.inv(moves[picked])
     product = moves @ inverse
-    own = np.setdiff1d(np.arange(layout.size), np.arange(layout.size)[layout.payload])
-    free, rest = np.setdiff1d(own, picked), np.union1d(picked, np.arange(layout.size)[layout.payload])
-    combination = np.zeros((len(free), len(rest)))
-    combination[:, np.searchsorted(rest, picked)] = -product[free]
-    intervals = intervals_of_rows(found, BaseParameters(free, rest, combination))
+    free = np.setdiff1d(np.arange(layout.size), picked)
+    intervals = intervals_of_rows(found, BaseParameters(free, np.sort(picked), -product[free][:, np.argsort(picked)]))
     wanted = theta[picked]
     lower, upper = prior.lower.copy(), prior.upper.copy()
     constant = product[free] @ wanted
@@ -133,8 +137,10 @@ def _box(found: ArmIntervals, model: RobotModel, theta: FloatArray, moves: Float
     error = (_EXACT * weight @ np.abs(inverse)) @ (far + np.abs(wanted))
     error[picked] += np.abs(product[picked] - np.eye(len(picked))) @ far
     error += 1e-15 * np.maximum(np.abs(lower), np.abs(upper)) * (error > 0.0)
-    error[layout.payload] = 0.0  # no exchange touches the last link
     lower, upper = lower - error, upper + error
+    opening = np.asarray(model.settings.payload.hand_opening, float)
+    lower[layout.payload] = np.nextafter(lower[layout.payload] - opening, -np.inf)
+    upper[layout.payload] = np.nextafter(upper[layout.payload] + opening, np.inf)
     terms = layout.joint_terms
     moving, drift = layout.drifting, drift_of(model, found.errors)
     lower[moving], upper[moving] = (
@@ -147,4 +153,21 @@ def _box(found: ArmIntervals, model: RobotModel, theta: FloatArray, moves: Float
     )
     if found.errors.torque_source == "link":  # behind the friction: its bias stands in the offset's place
         lower[layout.offset], upper[layout.offset] = prior.lower[layout.offset], prior.upper[layout.offset]
-    return ControlBox(ParameterBox(lower, upper), intervals)
+    box = ParameterBox(lower, upper)
+    return ControlBox(box, intervals, _payload(model, box, intervals))
+
+
+def _payload(model: RobotModel, box: ParameterBox, intervals: ArmIntervals) -> tuple[FloatArray, FloatArray]:
+    """The declared prior of last link, hand and payload; after exchanges the box's hand in the declared one's place.
+
+    The payload alone has no negative mass and moments of inertia.
+    """
+    lower, upper = model.arm_prior.payload_lower, model.arm_prior.payload_upper
+    if not len(intervals.base.dependent):
+        return lower, upper
+    least, most = model.hand_prior
+    low = np.nextafter(np.nextafter(lower - most, -np.inf) + box.payload_lower, -np.inf)
+    high = np.nextafter(np.nextafter(upper - least, np.inf) + box.payload_upper, np.inf)
+    positive = [0, *_INERTIA]
+    low[positive] = np.maximum(low[positive], box.payload_lower[positive])
+    return low, high
