@@ -74,13 +74,15 @@ def test_the_controllers_box_holds_what_moves_as_the_true_arm_and_is_narrower(ou
     out, theta, _ = outcome
     found, drawn = load_robot(out / "robot.yaml"), load_robot("three_joint")
     box, hand, base = found.arm_prior, found.layout.payload, base_of(drawn).matrix
-    lower, upper = box.lower.copy(), box.upper.copy()
-    lower[hand] = upper[hand] = theta[hand]
-    # Of the hand it says what was declared about the drawing, not the same about the estimate.
-    for side, declared in zip(found.hand_prior, drawn.hand_prior, strict=True):
-        np.testing.assert_array_equal(side, declared)
-    program = {"c": 0.0 * theta, "A_eq": base, "bounds": np.stack([lower, upper], axis=1)}
-    assert linprog(b_eq=base @ theta, **program).status == 0
+    program = {"c": 0.0 * theta, "A_eq": base, "bounds": np.stack([box.lower, box.upper], axis=1)}
+    program["bounds"][hand] = np.stack(found.hand_prior, axis=1)
+    like = linprog(b_eq=base @ theta, **program)
+    assert like.status == 0
+    # Whatever the true hand may hold, the one of the file may hold.
+    for side, sign in (("lower", 1.0), ("upper", -1.0)):
+        payload = getattr(drawn.arm_prior, f"payload_{side}") - theta[hand]
+        payload[[0, 4, 6, 9]] = np.maximum(payload[[0, 4, 6, 9]], 0.0)
+        assert np.all(sign * getattr(box, f"payload_{side}") <= sign * (like.x[hand] + payload) + 1e-12)
     moved = theta.copy()
     moved[found.layout.coulomb] += 0.3 * box.rad[found.layout.coulomb] + box.upper[found.layout.coulomb]
     assert linprog(b_eq=base @ moved, **program).status == 2
@@ -105,10 +107,15 @@ def test_an_interval_of_the_robot_file_that_is_not_proved_is_found(outcome, tmp_
     assert "FAIL: robot.yaml: parameter" in capsys.readouterr().out
     shutil.copy(outcome[0] / "robot.yaml", path)
     content = yaml.safe_load(path.read_text())
-    content["joints"]["elbow"]["proved"]["link_upper"][0] -= 1e-9
-    path.write_text(yaml.safe_dump(content))
-    assert main(["verify", str(tmp_path / "copy"), "--robot", "three_joint"]) == 1
-    assert "joints.elbow.proved: less than what is declared of the empty hand" in capsys.readouterr().out
+    for part, words in (
+        (content["joints"]["elbow"]["proved"]["link_upper"], "parameter"),
+        (content["payload"]["prior_upper"], "payload.prior_upper[1] = "),
+    ):
+        part[1] -= 1e-9
+        path.write_text(yaml.safe_dump(content))
+        assert main(["verify", str(tmp_path / "copy"), "--robot", "three_joint"]) == 1
+        assert f"FAIL: robot.yaml: {words}" in capsys.readouterr().out
+        part[1] += 1e-9
     del content["joints"]["shoulder"]["proved"]["link_upper"], content["joints"]["shoulder"]["proved"]["link_lower"]
     path.write_text(yaml.safe_dump(content))
     with pytest.raises(ConfigError, match="rests on the others"):
