@@ -103,6 +103,10 @@ class Arm:
             self.rotor[j] = 0.0
         self.turns = np.array(turns)
         self.data = self.pin.createData()
+        self.geared = len(turns) > n
+        self.with_rotors = self.pin.copy()
+        self.with_rotors.armature = np.zeros(self.pin.nv) if self.geared else self.rotor.copy()
+        self.aba_data = self.with_rotors.createData()
         self.slow = max(model.friction_transition_velocity, 1e-9)
         self.q, self.qd, self.qdd = q.copy(), qd.copy(), np.zeros(n)
 
@@ -114,6 +118,8 @@ class Arm:
     def acceleration(self, q: np.ndarray, qd: np.ndarray, torque: np.ndarray) -> np.ndarray:
         """(n,) rad/s^2."""
         friction = self.coulomb * np.clip(qd / self.slow, -1, 1) + self.viscous * qd + self.offset
+        if not self.geared:
+            return np.array(pin.aba(self.with_rotors, self.aba_data, q, qd, torque - friction))
         bias = self.turns.T @ pin.nonLinearEffects(self.pin, self.data, self.turns @ q, self.turns @ qd)
         return np.linalg.solve(self.inertia(q), torque - bias - friction)
 

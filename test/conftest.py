@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +61,13 @@ hypothesis.settings.register_profile(
     deadline=None,  # the first example compiles
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
     derandomize=True,
+    max_examples=40,
     database=None,
     print_blob=True,
 )
-hypothesis.settings.register_profile("explore", parent=hypothesis.settings.get_profile("safe_sysid"), derandomize=False)
+hypothesis.settings.register_profile(
+    "explore", parent=hypothesis.settings.get_profile("safe_sysid"), derandomize=False, max_examples=200
+)
 hypothesis.settings.load_profile("safe_sysid")
 
 
@@ -87,8 +89,11 @@ _FIRST_KERNELS = (
 
 def pytest_configure(config: pytest.Config) -> None:
     """Before a run of the whole suite with an empty cache of kernels: compile those that nearly all tests need."""
+    from suite_times import SuiteTimes
+
     from safe_sysid.bring_up.kernels import compiled_kernels
 
+    config.pluginmanager.register(SuiteTimes())
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput") and compiled_kernels() == 0:
         commands = [[sys.executable, "-c", text] for text in _FIRST_KERNELS]
         for process in [subprocess.Popen(command, stdout=subprocess.DEVNULL) for command in commands]:
@@ -101,20 +106,6 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"safe_sysid: slow tests {slow}; ROS domain {_DOMAIN}, this machine only; {os.cpu_count()} cores"
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """After a run of the whole suite: in which files the time goes, their many short tests included."""
-    if not config.getoption("numprocesses", None):
-        return
-    spent: Counter[str] = Counter()
-    for reports in terminalreporter.stats.values():
-        for report in reports:
-            if isinstance(report, pytest.TestReport):
-                spent[report.nodeid.partition("::")[0]] += report.duration
-    terminalreporter.section(f"seconds by file, {sum(spent.values()):.0f} in all")
-    for name, seconds in spent.most_common(40):
-        terminalreporter.write_line(f"{seconds:7.1f} s {name}")
-
-
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """With `-n auto` one for each of two to four cores, and one for the tests with nodes, which mostly wait."""
     return min(max(2, os.cpu_count() or 2), 4) + 1
@@ -123,11 +114,13 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Keep tests of one file together where there are several workers: they share fixtures.
 
-    Those that start nodes come one after the other in one worker: ports in shared memory are the whole machine's, and
-    what a killed node of another set left there would be taken for what the demo left.
+    Those that start nodes come one after the other in two workers, which have ROS domains of their own: in lock-step
+    only one of a set's processes works at a time.
     """
-    alone = item.get_closest_marker("ros") is not None
-    item.add_marker(pytest.mark.xdist_group("ros" if alone else item.path.name))
+    name = item.path.name
+    if item.get_closest_marker("ros") is not None:
+        name = "ros, first half" if name < "test_nodes_g" else "ros, second half"
+    item.add_marker(pytest.mark.xdist_group(name))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

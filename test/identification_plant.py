@@ -57,7 +57,8 @@ def simulate(kin, theta, v_c, plans, dt=1e-3, substeps=2, rng=None, chatter=0.0)
     rng = np.random.default_rng(0) if rng is None else rng
 
     def friction(v):
-        return fc * (np.clip(v / v_c, -1, 1) if v_c > 0 else np.sign(v)) + fv * v + beta
+        share = np.minimum(np.maximum(v / v_c, -1.0), 1.0) if v_c > 0 else np.sign(v)
+        return fc * share + fv * v + beta
 
     def acceleration(q, v, tau):
         if spinning:
@@ -94,7 +95,7 @@ def simulate(kin, theta, v_c, plans, dt=1e-3, substeps=2, rng=None, chatter=0.0)
                 f_int += h / 6 * (friction(v) + 2 * friction(v2) + 2 * friction(v3) + friction(v4))
                 q = q + h / 6 * (v + 2 * v2 + 2 * v3 + v4)
                 v = v + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
-                largest = np.maximum(largest, np.abs([k1, k2, k3, k4]).max(axis=0))
+                largest = np.maximum.reduce([largest, *np.abs((k1, k2, k3, k4))])
             # Mean of what a link-side sensor sees: motor torque less friction (not offset) and what rotors take.
             link = tau - f_int / dt + beta - (bodies.own_momentum(q, v) - own) / dt
             count += 1

@@ -29,6 +29,9 @@ class RigidArm:
         self._model = pinocchio_model(model, theta)
         self._data = self._model.createData()
         self._fc, self._fv, self._rotor, self._beta = theta[10 * n :].reshape(4, n)
+        self._with_rotors = self._model.copy()
+        self._with_rotors.armature = self._rotor.copy()
+        self._aba = self._with_rotors.createData()
         self._v_s = max(model.friction_transition_velocity, 1e-9)
         self._substeps = substeps
         self.q, self.qd = np.array(q, float), np.zeros(n)
@@ -40,9 +43,9 @@ class RigidArm:
 
     def acceleration(self, q: np.ndarray, qd: np.ndarray, torque: np.ndarray) -> np.ndarray:
         """Qdd (n,)."""
-        friction = self._fc * np.clip(qd / self._v_s, -1, 1) + self._fv * qd + self._beta
-        bias = pin.nonLinearEffects(self._model, self._data, q, qd)
-        return np.linalg.solve(self.inertia(q), torque - bias - friction)
+        share = np.minimum(np.maximum(qd / self._v_s, -1.0), 1.0)
+        friction = self._fc * share + self._fv * qd + self._beta
+        return np.array(pin.aba(self._with_rotors, self._aba, q, qd, torque - friction))
 
     def step(self, torque: np.ndarray, dt: float) -> None:
         """Advance by ``dt`` s."""

@@ -39,7 +39,7 @@ CRAWL = {"box": "usual", "tracking": "large", "motion": "crawl", "transition": 0
 # --- it finds nothing where nothing is wrong -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("first", [0, 5])
+@pytest.mark.parametrize("first", [0, pytest.param(5, marks=pytest.mark.slow)])
 def test_no_enclosure_and_no_certificate_is_broken(first):
     """A small campaign; `safe-sysid campaign reachability` is the large one."""
     trials = [run_trial(11, index, {}) for index in range(first, first + 5)]

@@ -241,9 +241,10 @@ def test_whatever_a_feed_forward_says_every_claim_holds(
     model: RobotModel, gains: ControllerGains, found: PlannerResult, name: str
 ) -> None:
     attack = getattr(Attacks(gains), name)
-    seen, _ = drive(model, gains, found, added(gains, attack))
+    has_its_way = name in ("outward", "inward", "with_the_motion", "stuck", "switching")
+    seen, _ = drive(model, gains, found, added(gains, attack), seconds=3.6 if has_its_way else 1.5)
     assert seen.e > 0.0
-    if name in ("outward", "inward", "with_the_motion", "stuck", "switching"):
+    if has_its_way:
         assert seen.added > 0.9  # it had its way, up to the bound
         assert seen.why == set()
     if name in ("not_a_number", "infinite_in_one", "too_many_joints", "says_nothing", "texts", "one_number"):
@@ -251,8 +252,7 @@ def test_whatever_a_feed_forward_says_every_claim_holds(
         assert len(seen.why) == 1
 
 
-@pytest.mark.parametrize("name", ["outward", "stuck", "switching", "raises"])
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(("name", "seed"), [("outward", 1), ("stuck", 2), ("switching", 1), ("raises", 2)])
 def test_claims_hold_in_a_simulation_that_shares_nothing_with_the_plant(
     model: RobotModel, gains: ControllerGains, found: PlannerResult, name: str, seed: int
 ) -> None:

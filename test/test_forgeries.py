@@ -69,7 +69,7 @@ def test_honest_runs_pass_whatever_hand_their_estimate_supposes(arm: int) -> Non
 @pytest.mark.parametrize("way", CHANGES)
 def test_nothing_of_a_contradiction_passes(way: str) -> None:
     """Where the set became empty no certificate is left, and those from before do not pass beside the whole log."""
-    trials = [contradict(0, index, {"fixed": way}) for index in range(6)]
+    trials = [contradict(0, index, {"fixed": way}) for index in range(4)]
     assert [trial for trial in trials if not summary.is_sound(trial)] == []
     empty = [trial for trial in trials if trial["empty"]]
     assert empty, "the change is large enough in some"
@@ -80,7 +80,7 @@ def test_nothing_of_a_contradiction_passes(way: str) -> None:
     assert any(trial["before"] for trial in empty), "certificates had been written"
 
 
-@pytest.mark.parametrize("index", [39, 320, 843, 1452, 1903, 2091, 2762, 3701, 3843, 3896, 4032])
+@pytest.mark.parametrize("index", [39, 843, 2091, 3701])  # of eleven that were found
 def test_the_identifier_sees_every_contradiction_that_the_checker_sees(index: int) -> None:
     """The campaign's logs whose bounds crossed with the checker's narrower rows only: m >= 6.97 and <= 3.90 kg."""
     # Of arms whose ratios and zeros are known: others were not drawn when these were found.

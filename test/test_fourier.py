@@ -218,7 +218,7 @@ def test_tighter_limits_are_kept_and_cost_condition(classical) -> None:  # type:
         classical_fourier(model, np.full(7, 3.0), limits)
 
 
-@settings(max_examples=4)
+@settings(max_examples=2)
 @given(SEEDS)
 def test_rows_have_the_slopes_that_they_say(seed: int) -> None:
     """Of everything that a certificate asks for, on a random arm with bodies."""

@@ -69,7 +69,7 @@ class Case:
         return out
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     st.integers(0, 2**32 - 1), st.sampled_from(["any", "flat"]), st.booleans(), st.booleans(), st.sampled_from([0, 12])
 )
@@ -88,7 +88,7 @@ def test_truth_stays_in_the_set(seed, payload, corner, box, tare):
 
 def test_an_opening_left_out_is_found():
     excluded = 0
-    for seed in range(30):
+    for seed in range(12):
         case = Case(seed, "flat", True, rows=200, width=1e-4)
         # The hand exactly known: what its opening changes is all that can break the cone.
         case.hand_lower = case.hand_upper = case.hand
@@ -100,7 +100,7 @@ def test_an_opening_left_out_is_found():
                 assert not bounds.empty
             else:
                 excluded += bounds.empty or not inside
-    assert excluded >= 15
+    assert excluded >= 6
 
 
 def conic(case, index, sign, method):
@@ -127,8 +127,10 @@ def conic(case, index, sign, method):
     return sign * problem.value
 
 
-@pytest.mark.parametrize("method", ["lp", "sdp"])
-@pytest.mark.parametrize(("seed", "box", "tare"), [(0, False, 0), (1, True, 0), (2, False, 25), (3, True, 25)])
+@pytest.mark.parametrize(
+    ("seed", "box", "tare", "method"),
+    [(0, False, 0, "sdp"), (1, True, 0, "sdp"), (2, False, 25, "sdp"), (3, True, 25, "lp")],
+)
 def test_published_is_the_optimum_of_a_conic_solver(seed, box, tare, method):
     case = Case(seed, box=box, tare=tare, corner=True)
     width = case.prior.upper - case.prior.lower
@@ -146,7 +148,7 @@ def test_published_is_the_optimum_of_a_conic_solver(seed, box, tare, method):
 @pytest.mark.parametrize("lie", ["random", "negative", "huge", "nan", "ray"])
 def test_lying_multipliers_stay_sound(monkeypatch, lie):
     honest = Programs.solve
-    for seed in range(8):
+    for seed in range(4):
         case = Case(seed, "flat", True, box=seed % 2 == 0, tare=12)
         rng = np.random.default_rng(seed)
 
@@ -273,7 +275,7 @@ def test_a_solver_that_takes_cuts_for_equations_is_no_danger(monkeypatch):
 
     monkeypatch.setattr(Programs, "add_rows", lying)
     wrong = 0
-    for seed in range(12):
+    for seed in range(8):
         case = Case(seed, box=True, rows=60, width=0.05)
         bounds = case.set().bound(np.arange(10), case.prior)
         assert not bounds.empty
@@ -307,7 +309,7 @@ class DriftCase(Case):
         return out
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0.3, 0.01]), st.sampled_from(["lp", "sdp"]))
 def test_friction_that_drifted_to_its_bound_excludes_nothing_true(seed, width, method):
     case = DriftCase(seed, corner=True, width=width)
@@ -323,7 +325,7 @@ def test_friction_that_drifted_to_its_bound_excludes_nothing_true(seed, width, m
 
 def test_a_drift_left_out_is_found():
     excluded = 0
-    for seed in range(12):
+    for seed in range(8):
         case = DriftCase(seed, corner=True, width=0.003, scale=0.05)
         bounds = case.drifted(False).bound(np.arange(24), case.prior)
         truth = np.concatenate([case.theta, case.hand])
@@ -331,7 +333,7 @@ def test_a_drift_left_out_is_found():
         inside = case.drifted(True).bound(np.arange(24), case.prior)
         assert not inside.empty
         assert np.all((inside.lower <= truth) & (truth <= inside.upper))
-    assert excluded >= 9
+    assert excluded >= 6
 
 
 def test_drift_as_unknowns_is_the_optimum_of_a_linear_program_and_tighter_than_wide_slack():

@@ -121,8 +121,8 @@ def test_the_law_asks_for_an_acceleration(own: tuple[RobotModel, ControllerGains
 
 def test_every_claim_holds_in_closed_loop() -> None:
     """Corners, jumps, errors on their bounds, longest and irregular holds; rotors as bodies on moving links, too."""
-    lines = [tracking.run(number, 1, duration=0.06, inertia=True) for number in range(6)]
-    lines += [tracking.run(number, 1, duration=0.03, inertia=True, gears=20.0) for number in range(2)]
+    lines = [tracking.run(number, 1, duration=0.06, inertia=True) for number in range(4)]
+    lines += [tracking.run(0, 1, duration=0.03, inertia=True, gears=20.0)]
     found = tracking.summarise(lines)
     assert found["violated"] == 0, found
     kinds = [kind for kind in tracking.KINDS if kind in found]
@@ -138,7 +138,7 @@ def test_broken_laws_are_caught(how: str, claim: str) -> None:
 def test_poses_of_much_inertia_may_be_rested_at(tmp_path: Path) -> None:
     """What refused two of three starts was the hypothesis on H; the tube is no wider. And the law in C is this one."""
     refused, tubes = {}, {}
-    poses = starts.restful(load_robot("three_joint"), Scene("open"), 60, np.random.default_rng(0))
+    poses = starts.restful(load_robot("three_joint"), Scene("open"), 30, np.random.default_rng(0))
     for damping in ("constant", "inertia"):
         keys = ("controller.K_r", "controller.inertia_ratio", "controller.uncertainty")
         more = dict(zip(keys, starts.INERTIA["three_joint"], strict=True)) if damping == "inertia" else {}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.parameters import pseudo_inertia, transform_inertial
 from safe_sysid.simulation.payloads import Payload, check_inside_prior, theta_e_with_payload
 
 __all__ = ["DRAW_MODES", "draw_link", "draw_truth", "hand_box", "is_simulable"]
@@ -26,12 +27,20 @@ _REDRAWS = 50
 
 def is_simulable(theta: ArrayLike) -> bool:
     """Whether ten parameters (10,) are those of a solid body, strictly, so that MuJoCo takes them."""
-    theta = np.asarray(theta, float)
-    if not (np.all(np.isfinite(theta)) and theta[0] > 0.0):
+    m, hx, hy, hz, xx, xy, yy, xz, yz, zz = np.asarray(theta, float).tolist()
+    if not (m > 0.0 and math.isfinite(m + hx + hy + hz + xx + xy + yy + xz + yz + zz)):
         return False
-    about_centre = transform_inertial(np.eye(3), -theta[1:4] / theta[0], theta)
-    moments = np.linalg.eigvalsh(pseudo_inertia(about_centre)[:3, :3])
-    return bool(moments[0] > _MARGIN * abs(moments.sum()))
+    # Second moments about the centre, less the margin: positive definite by Cholesky's steps. Numbers, not arrays: a
+    # drawn arm asks thousands of times.
+    half = 0.5 * (xx + yy + zz)
+    a, b, c = half - xx - hx * hx / m, half - yy - hy * hy / m, half - zz - hz * hz / m
+    margin = _MARGIN * abs(a + b + c)
+    a, b, c = a - margin, b - margin, c - margin
+    ab, ac, bc = -xy - hx * hy / m, -xz - hx * hz / m, -yz - hy * hz / m
+    if not a > 0.0:
+        return False
+    b, bc = b - ab * ab / a, bc - ab * ac / a
+    return b > 0.0 and c - ac * ac / a - bc * bc / b > 0.0
 
 
 def draw_link(
