@@ -76,17 +76,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run the slow tests too")
 
 
-#: What two processes compile before the first worker begins; else each of three would compile most of it for itself.
-_FIRST_KERNELS = (
-    "from safe_sysid.apps.rehearsal import rehearse_identifier; from safe_sysid.robot import load_robot; "
-    "rehearse_identifier(load_robot('kinova_gen3'))",
-    "from safe_sysid.episode import Episode; from safe_sysid.robot import load_robot, load_scene; "
-    "from safe_sysid.simulation import payload_from_spec; from safe_sysid.simulation.assembly import build_plant; "
-    "arm, scene = load_robot('three_joint'), load_scene('open'); "
-    "Episode(arm, build_plant(arm, payload_from_spec('4lb'), scene, 1), scene, plans=1, seed=1).run()",
-)
-
-
 def pytest_configure(config: pytest.Config) -> None:
     """Before a run of the whole suite with an empty cache of kernels: compile those that nearly all tests need."""
     from suite_times import SuiteTimes
@@ -95,7 +84,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     config.pluginmanager.register(SuiteTimes())
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput") and compiled_kernels() == 0:
-        commands = [[sys.executable, "-c", text] for text in _FIRST_KERNELS]
+        commands = [[sys.executable, str(ROOT / "test" / "first_kernels.py"), half] for half in "01"]
         for process in [subprocess.Popen(command, stdout=subprocess.DEVNULL) for command in commands]:
             process.wait()
 

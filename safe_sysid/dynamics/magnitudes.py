@@ -61,11 +61,13 @@ class LinkNorms:
         a: (n, n) of ``|| d_k x ||`` in L2(dm), sqrt(kg) m; sqrt(kg) if joint k slides.
         b: (n, n) of ``| int d_k x dm |``, kg m; kg if joint k slides.
         kappa: (M,) of ``|Ia gear|`` of the motors on moving links, kg m^2; kg m if the motor's joint slides.
+        shares: (M, n) of :func:`spin_shares`, -1 for joints that slide.
     """
 
     a: FloatArray
     b: FloatArray
     kappa: FloatArray
+    shares: FloatArray
 
 
 def link_norms(kin: Kinematics, lower: FloatArray, upper: FloatArray) -> LinkNorms:
@@ -100,7 +102,8 @@ def link_norms(kin: Kinematics, lower: FloatArray, upper: FloatArray) -> LinkNor
             a[link, k] = np.sqrt(mass) * distance + np.sqrt(inertia)
             b[link, k] = mass * distance + moment
     rotor = np.maximum(np.abs(lower), np.abs(upper))[layout.rotor_inertia][kin.motors.joint]
-    return LinkNorms(a * _ROUND, b * _ROUND, rotor * np.abs(kin.motors.gear) * _ROUND)
+    kappa, shares = rotor * np.abs(kin.motors.gear) * _ROUND, np.where(kin.sliding, -1.0, spin_shares(kin))
+    return LinkNorms(a * _ROUND, b * _ROUND, kappa, shares)
 
 
 def spin_shares(kin: Kinematics) -> FloatArray:
@@ -271,8 +274,7 @@ def torque_sensitivity(
     states = [np.ascontiguousarray(np.abs(x), dtype=float) for x in (qd, qd_a, qdd_a)]
     _sensitivity_kernel(norms.a, norms.b, g, *states, *outs)
     if len(norms.kappa) > 0:
-        shares = np.where(kin.sliding, -1.0, spin_shares(kin))
-        _reaction_sensitivity_kernel(kin.motors, norms.kappa, shares, *states, *outs)
+        _reaction_sensitivity_kernel(kin.motors, norms.kappa, norms.shares, *states, *outs)
     return TorqueSensitivity(*(x * _ROUND for x in outs))
 
 

@@ -40,7 +40,7 @@ def is_simulable(theta: ArrayLike) -> bool:
     if not a > 0.0:
         return False
     b, bc = b - ab * ab / a, bc - ab * ac / a
-    return b > 0.0 and c - ac * ac / a - bc * bc / b > 0.0
+    return bool(b > 0.0 and c - ac * ac / a - bc * bc / b > 0.0)
 
 
 def draw_link(

@@ -76,17 +76,12 @@ def magnitudes(kin: Kinematics, box: ParameterBox, own: bool = True, unknowns: U
         unknowns: of the arm, whose motors come behind those of ``kin``; None: there are none.
     """
     norms = link_norms(kin, box.lower, box.upper)
-    kappa = norms.kappa
+    kappa, shares = norms.kappa, norms.shares
     if unknowns is not None:
         kin, kappa = unknowns.applied(kin), np.concatenate([kappa, unknowns.largest_reaction * _ROUND])
+        shares = np.where(kin.sliding, -1.0, spin_shares(kin))
     return Magnitudes(
-        _steps(norms.a),
-        _steps(norms.b),
-        float(np.linalg.norm(kin.gravity)) * _ROUND,
-        kin.motors,
-        kappa,
-        np.where(kin.sliding, -1.0, spin_shares(kin)),
-        own,
+        _steps(norms.a), _steps(norms.b), float(np.linalg.norm(kin.gravity)) * _ROUND, kin.motors, kappa, shares, own
     )
 
 
