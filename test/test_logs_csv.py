@@ -193,6 +193,11 @@ def plain(tmp_path, change, count=20):
         (lambda x: [x[0].replace("joint_3.effort", "joint_2.effort"), *x[1:]], "appears twice"),
         (lambda x: [x[0].replace("time", "epoch"), *x[1:]], "no time column"),
         (lambda x: [x[0].replace("joint_3.effort", "t"), *x[1:]], "no column for effort of joint_3"),
+        (
+            lambda x: [x[0].replace(".effort", ".tau_ext_hat_filtered"), *x[1:]],
+            "external torques are no efforts, which",
+        ),
+        (lambda x: [x[0].replace("joint_3.effort", "wrench.force.x"), *x[1:]], "a wrench at the tool and external"),
     ],
 )
 def test_malformed_files_are_refused_where_they_are_wrong(tmp_path, change, expected):

@@ -34,8 +34,10 @@ def _sensor(text: str) -> str:
     """A name; an argparse error that says why it is none of a wrench at the tool."""
     if text == "external-ft":
         raise argparse.ArgumentTypeError(
-            "external-ft: a force-torque sensor at the tool measures a wrench, and the equations here are of joint "
-            "torques: record those as well, and use current or joint-torque"
+            "external-ft: a force-torque sensor at the tool measures a wrench, and external torques (tau_ext) lack the "
+            "arm's own weight; the equations here are of torques that move the whole arm: record those in the same "
+            "motion and use --sensor joint-torque (sensors in the joints, as Franka's tau_J) or --sensor current "
+            "(motor currents times gear ratio and torque constant)"
         )
     return text
 

@@ -37,8 +37,8 @@ __all__ = ["Diagnosis", "Suspect", "diagnose_rows", "format_diagnosis", "scaled_
 _PROGRAMS = 40  # explanations that are computed exactly
 _SHOWN = 4
 _BLUNDERS = {
-    False: "wrong robot, units or signs, a wrong effort, a payload that is not rigid or touches something,"
-    " or more than one false declaration?",
+    False: "wrong robot, units or signs, a wrong effort (external torques lack the arm's own weight), a payload that is"
+    " not rigid or touches something, or more than one false declaration?",
     True: "was the hand empty? else wrong robot, units or signs, a wrong effort, or something touched the arm?",
 }
 _ALSO = {False: " and with what is declared of hand and payload", True: ""}

@@ -104,7 +104,7 @@ def find_columns(
                     f"{where}: no column for {QUANTITIES[quantity]} of {joint}: expected a name as "
                     f"'{joint}.{QUANTITIES[quantity]}' or '{QUANTITIES[quantity]}[{j}]', or "
                     f"--column {joint}.{QUANTITIES[quantity]}=NAME; the columns are {_list(names)}"
-                    f"{_currents(names) if quantity == 'effort' else ''}"
+                    f"{_beside(names) if quantity == 'effort' else ''}"
                 )
         joints[quantity] = tuple(found[j] for j in range(len(joint_names)))
     used = [index for columns in joints.values() for index in columns]
@@ -117,11 +117,17 @@ def find_columns(
     return Columns(time, joints, next(iter(angles), None), by_index)
 
 
-def _currents(names: Sequence[str]) -> str:
-    """What to say where a table has currents, which nobody may take for torques silently."""
-    if not any({"current", "currents"} & set(_tokens(name)) for name in names):
-        return ""
-    return "; currents are efforts if you say so with --column or --map, times gear ratio and torque constant"
+def _beside(names: Sequence[str]) -> str:
+    """What to say where a table has currents or external forces, which nobody may take for torques silently."""
+    words = {token for name in names for token in _tokens(re.sub(r"\d+", " ", name))}
+    if {"current", "currents"} & words:
+        return "; currents are efforts if you say so with --column or --map, times gear ratio and torque constant"
+    if {"wrench", "force", "forces", "fx", "ext", "external"} & words:
+        return (
+            "; a wrench at the tool and external torques are no efforts, which carry the arm's own weight, too: "
+            "record joint torques or motor currents"
+        )
+    return ""
 
 
 def _list(names: Sequence[str]) -> str:
