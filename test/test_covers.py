@@ -10,7 +10,7 @@ import pytest
 from scipy.spatial import ConvexHull
 
 from safe_sysid.robot.shapes import covers
-from safe_sysid.robot.shapes.capsules import CoverPiece, cover_mesh, find_cover, holds_mesh
+from safe_sysid.robot.shapes.capsules import CoverPiece, find_cover, holds_mesh
 from safe_sysid.robot.shapes.covers import cache_directory, remembered_cover
 
 
@@ -54,6 +54,10 @@ def search(vertices: np.ndarray, triangles: np.ndarray) -> list[CoverPiece]:
 
 def same(a: list, b: list) -> bool:
     return len(a) == len(b) and all(np.array_equal(p, q) and r == s for (p, r), (q, s) in zip(a, b, strict=True))
+
+
+def cover_mesh(vertices, triangles, error: float = 0.0) -> list:
+    return [(piece.points, piece.radius + error) for piece in find_cover(vertices, triangles)]
 
 
 def test_the_second_time_nothing_is_searched_and_the_cover_is_the_same(mesh, folder, monkeypatch) -> None:

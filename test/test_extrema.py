@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from safe_sysid.errors import PlanError
 from safe_sysid.trajectories import QuinticTrajectory, extrema
-from safe_sysid.trajectories.extrema import derivative_range, interval_ranges, position_range
+from safe_sysid.trajectories.extrema import derivative_range, interval_ranges
 
 SEEDS = st.integers(0, 2**32 - 1)
 KINDS = ("free", "to rest", "constant", "linear", "short", "long", "tiny step on a large angle", "turning back")
@@ -142,7 +142,7 @@ def test_rounding_has_room() -> None:
         t = float(rng.uniform(0.0, trajectory.times[1]))
         value = Fraction(float(trajectory.state(t)[0, 0]))
         truth = exact(trajectory, 0, 0, t)
-        low, high = position_range(trajectory, t, t)[0]
+        low, high = derivative_range(trajectory, 0, t, t)[0]
         assert Fraction(float(low)) <= truth <= Fraction(float(high))
         assert Fraction(float(low)) <= value <= Fraction(float(high))
         assert high - low < 1e-9
@@ -164,13 +164,13 @@ def test_cells_of_a_grid_and_single_intervals_agree() -> None:
         np.testing.assert_allclose(whole, np.stack([ranges[..., 0].min(0), ranges[..., 1].max(0)], -1), atol=1e-9)
     # After the end: rest.
     np.testing.assert_array_equal(interval_ranges(trajectory, borders[-2:], 1)[1], 0.0)
-    np.testing.assert_array_equal(position_range(trajectory, 90.0, 91.0).T, [trajectory.knots[-1, 0]] * 2)
+    np.testing.assert_array_equal(derivative_range(trajectory, 0, 90.0, 91.0).T, [trajectory.knots[-1, 0]] * 2)
 
 
 def test_overflow_bounds_nothing_and_nonsense_is_refused() -> None:
     wild = QuinticTrajectory.to_rest(np.array([[0.0], [1e300], [1e300]]), [0.0], 3.0)
     with np.errstate(all="ignore"):
-        ranges = position_range(wild, 0.0, 3.0)
+        ranges = derivative_range(wild, 0, 0.0, 3.0)
     assert not np.all(np.abs(ranges) <= 1e280)
     trajectory = QuinticTrajectory.hold([0.0])
     for borders in ([[0.5, 0.4]], [[-0.1, 0.4]], [[0.0, np.nan]]):

@@ -89,7 +89,7 @@ def test_the_identifier_sees_every_contradiction_that_the_checker_sees(index: in
     assert trial["resurrected"] != "PASS"
     unseen = trial | {"empty": False, "certificates": 2, "resurrected": "-"}
     assert summary.is_sound(unseen)
-    unseen["words"] = "FAIL: certificate 0:2: what is assumed contradicts the logs, and a contradiction proves nothing"
+    unseen["words"] = "FAIL: certificate 0:2: the assumptions contradict the logs, and a contradiction proves nothing"
     assert not summary.is_sound(unseen)
     assert summary.summarise([trial, unseen])["missed"] == 1
 

@@ -53,7 +53,7 @@ class LogDigest:
         return self._hash.hexdigest()
 
     def copy(self) -> LogDigest:
-        """The same state, to go on from independently."""
+        """An independent copy of the state."""
         other = LogDigest([])
         other._n, other._hash, other._count = self._n, self._hash.copy(), self._count
         return other

@@ -41,7 +41,7 @@ _CUT_WORDS = {
 
 
 class UpdateStatus(Enum):
-    """What became of an update."""
+    """Status of an update."""
 
     OK = "bounds updated"
     NO_DATA = "nothing new since the last update"
@@ -51,7 +51,7 @@ class UpdateStatus(Enum):
 
 @dataclass(frozen=True, eq=False)
 class UpdateResult:
-    """One update."""
+    """Result of one update."""
 
     status: UpdateStatus
     message: str
@@ -150,7 +150,7 @@ class Identifier:
 
     @property
     def has_fresh_rows(self) -> bool:
-        """Whether an update would look at anything."""
+        """Whether new rows have come since the last update."""
         return bool(self._fresh) and self._empty is None
 
     @property

@@ -94,7 +94,7 @@ def inertia_ellipsoid(theta: ArrayLike) -> tuple[FloatArray, FloatArray, FloatAr
 
 @dataclass(frozen=True, eq=False)
 class PayloadShapes:
-    """What can be drawn of a payload, alone (without the hand), in the tool frame; arrays are read-only."""
+    """Shapes of the payload alone (without the hand), in the tool frame; arrays are read-only."""
 
     mass: tuple[float, float]  #: lower and upper bound, kg
     centre_lower: FloatArray  #: (3,) m; box of possible centres of mass, within the payload's declared envelope
@@ -119,7 +119,7 @@ class PayloadShapes:
 
 
 def payload_shapes(model: RobotModel, lower: FloatArray, nominal: FloatArray, upper: FloatArray) -> PayloadShapes:
-    """What is known of the payload alone, as shapes.
+    """Compute shapes of what is known of the payload alone.
 
     Args:
         model: with the hand's prior, the tool frame and the payload's envelope.

@@ -22,7 +22,7 @@ from safe_sysid.errors import PlanError
 if TYPE_CHECKING:
     from safe_sysid.trajectories.quintic import QuinticTrajectory
 
-__all__ = ["derivative_range", "interval_ranges", "knot_slack", "position_range"]
+__all__ = ["derivative_range", "interval_ranges", "knot_slack"]
 
 _EPS = 2.0**-52
 _TINY = 1e-300
@@ -174,11 +174,6 @@ def interval_ranges(trajectory: QuinticTrajectory, borders: ArrayLike, order: in
         out[meets, :, 0] = np.minimum(out[meets, :, 0], found[..., 0])
         out[meets, :, 1] = np.maximum(out[meets, :, 1], found[..., 1])
     return out
-
-
-def position_range(trajectory: QuinticTrajectory, t0: float, t1: float) -> FloatArray:
-    """(n, 2): smallest and largest position over [t0, t1] s, rad; see :func:`interval_ranges`."""
-    return derivative_range(trajectory, 0, t0, t1)
 
 
 def derivative_range(trajectory: QuinticTrajectory, order: int, t0: float, t1: float) -> FloatArray:

@@ -40,7 +40,7 @@ _PAPER = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class BaseParameters:
-    """Which columns of a regressor are independent, and how the others follow from them."""
+    """Independent columns of a regressor, and how the other columns follow from them."""
 
     independent: IntArray  #: (nb,) indices of parameters, increasing
     dependent: IntArray  #: (P - nb,) indices of the others, increasing
@@ -67,7 +67,7 @@ class BaseParameters:
         return np.asarray(theta[self.independent] + self.combination @ theta[self.dependent])
 
     def parameters(self, values: FloatArray, dependent: FloatArray) -> FloatArray:
-        """(P,) parameters with these base parameters (nb,) and these dependent ones (P - nb,)."""
+        """(P,) parameters from base parameters (nb,) and dependent parameters (P - nb,)."""
         theta = np.empty(self.size)
         theta[self.independent] = values - self.combination @ dependent
         theta[self.dependent] = dependent
@@ -87,7 +87,7 @@ class BaseParameters:
 
 
 def combination_names(matrix: FloatArray, words: Sequence[str]) -> list[str]:
-    """Combinations of parameters for people, by their coefficients; those below 1e-4 have no word.
+    """Names of combinations of parameters, made from their coefficients; coefficients below 1e-4 are left out.
 
     ``matrix``: (nb, P) coefficients; ``words``: (P,) of the parameters.
     """
@@ -114,7 +114,7 @@ def parameter_units(layout: ParameterLayout, sliding: BoolArray) -> list[str]:
 
 
 def excitable_columns(regressor: FloatArray) -> IntArray:
-    """Independent columns that motions can tell apart: those of base parameters but for what is there on paper alone.
+    """Independent columns that motions can tell apart; columns that are almost dependent are left out.
 
     ``regressor``: (M, P), as of :func:`base_parameters`.
     """
@@ -122,7 +122,7 @@ def excitable_columns(regressor: FloatArray) -> IntArray:
 
 
 def base_parameters(regressor: FloatArray, rank: float = _RANK) -> BaseParameters:
-    """Base parameters of a regressor at many states; which states does not matter if they excite everything.
+    """Base parameters of a regressor. The states may be any that excite every parameter.
 
     Args:
         regressor: (M, P) rows of joints and states, M at least P.
@@ -139,7 +139,7 @@ def base_parameters(regressor: FloatArray, rank: float = _RANK) -> BaseParameter
 
 
 def base_parameters_of_factor(factor: FloatArray, rank: float = _RANK) -> BaseParameters:
-    """The same from the triangular factor of a regressor's QR decomposition.
+    """Base parameters from the triangular factor of a regressor's QR decomposition.
 
     ``factor``: (K, P); ``rank``: as of :func:`base_parameters`.
 
@@ -172,7 +172,7 @@ def base_parameters_of_factor(factor: FloatArray, rank: float = _RANK) -> BasePa
 def random_states(
     n: int, regressor: Callable[[FloatArray, FloatArray, FloatArray], FloatArray], count: int = 200
 ) -> FloatArray:
-    """Regressor at random states: its base parameters are all that any motion could tell.
+    """Regressor at random states. Its base parameters are all that any motion can identify.
 
     ``regressor``: of (N, n) positions, velocities and accelerations, (N, n, P).
     """

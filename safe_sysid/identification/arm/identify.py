@@ -38,7 +38,7 @@ _TRIED = 200  # positions of other motions
 
 @dataclass(frozen=True)
 class ArmOptions:
-    """What the user decides."""
+    """Options that the user may choose."""
 
     method: str = "sdp"  #: one of :data:`~safe_sysid.identification.arm.estimates.estimate.METHODS`
     #: samples' worth of information of the drawing; None: chosen by held-out samples
@@ -52,7 +52,7 @@ class ArmOptions:
 
 @dataclass(frozen=True, eq=False)
 class ArmIdentification:
-    """Everything that a report tells."""
+    """Result of identifying an arm: everything that its report shows."""
 
     mechanism: Mechanism  #: as it was drawn
     estimate: ArmEstimate  #: of its parameters, and of ``columns``
@@ -183,7 +183,7 @@ def identify_samples(
 
 
 def _moved(found: ArmEstimate, intervals: ArmIntervals, layout: ParameterLayout, known: ArmPrior) -> ArmEstimate:
-    """The estimate, moved into what is proved; as it is where no solver finds a real arm there."""
+    """Move the estimate into the proved set; return it unchanged if the solver finds no real arm there."""
     box = sensor_prior(intervals.box, intervals.errors)  # an offset with a sensor's constant bias
     inside = ProvedSet(found.base.matrix, intervals.lower, intervals.upper, box.lower, box.upper)
     if inside.holds(found.theta):
@@ -245,7 +245,7 @@ def _further(
     choices: ArmOptions,
     real: tuple[BoolArray, BoolArray],
 ) -> tuple[list[Column], FloatArray, FloatArray]:
-    """Columns that held-out samples ask for, for samples and held-out ones."""
+    """Further columns that lower the residual of the held-out samples, for the samples and the held-out ones."""
     tried = candidates(mechanism, choices.link_side)
     extra = []
     for motion, part, regressor in zip(motions, data, regressors, strict=True):
@@ -272,7 +272,7 @@ def _pulled(
     choices: ArmOptions,
     real: tuple[BoolArray, BoolArray],
 ) -> tuple[ArmEstimate, float]:
-    """The estimate with the strongest pull towards the drawing that held-out samples do not mind."""
+    """Choose the strongest regularisation towards the drawing that does not raise the held-out residual."""
     rows = len(mechanism.actuated)
 
     def judged(theta: FloatArray) -> FloatArray:
@@ -310,7 +310,7 @@ def _pulled(
 
 
 def _positions(mechanism: Mechanism, samples: ArmData) -> FloatArray:
-    """(200, n_a) at which motions are tried: anywhere within limits, or where the log closed the loops."""
+    """(200, n_a) positions to try motions at: random ones within limits, or some of the log where there are loops."""
     if mechanism.closures:
         return samples.q[np.linspace(0, len(samples) - 1, _TRIED).astype(int)]
     limits = [
@@ -337,9 +337,9 @@ def _other_motions(
 def _collisions(
     samples: ArmData, found: ArmEstimate, residual: FloatArray, real: BoolArray, mechanism: Mechanism
 ) -> list[tuple[float, float, int]]:
-    """Stretches in which most torques of a motor are far from any that the arm needs: something touched it.
+    """Find stretches in which something touched the arm: most torques of a motor are far from what the arm needs.
 
-    Of a joint at rest that is beyond twice its Coulomb friction, too: it may be held by as much either way.
+    A joint at rest is allowed twice its Coulomb friction in addition, because friction may hold it either way.
     """
     rows = len(found.sigma)
     coulomb = found.theta[mechanism.layout.coulomb][mechanism.actuated]

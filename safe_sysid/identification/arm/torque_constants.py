@@ -28,7 +28,7 @@ _TOLD = 0.05
 
 @dataclass(frozen=True)
 class TorqueConstant:
-    """Of one joint."""
+    """Finding for one joint."""
 
     joint: str
     factor: float  #: N m per unit of what the samples have as torque; 1 if that is torque
@@ -38,7 +38,7 @@ class TorqueConstant:
 
 
 def torque_constants(mechanism: Mechanism, free: ArmData, loaded: ArmData, mass: float) -> list[TorqueConstant]:
-    """Torque per effort of every joint.
+    """Find the torque per unit of effort of every joint.
 
     Args:
         mechanism: an open chain; the mass is fixed to its last link.

@@ -1,4 +1,4 @@
-"""What is wrong with a log's columns, by the drawing: the one change with which the drawing explains the torques.
+"""Checks of a log's columns against the drawing: which single change of a column would explain the torques.
 
 Positions and velocities that agree with each other may both be wrong: in degrees, of two joints exchanged, counted in
 the other direction, or with another gear ratio. Then no arm like the drawing has these torques. Each change is tried:
@@ -37,7 +37,7 @@ _DEGREE = np.pi / 180.0
 
 
 def check_columns(mechanism: Mechanism, samples: ArmData) -> list[DataFinding]:
-    """What the drawing says of the columns of positions, velocities and efforts.
+    """Check the columns of positions, velocities and efforts against the drawing.
 
     ``mechanism``: as drawn; ``samples``: of the joints with motors.
     """
@@ -78,7 +78,7 @@ def check_columns(mechanism: Mechanism, samples: ArmData) -> list[DataFinding]:
 
 
 def common_scale(mechanism: Mechanism, samples: ArmData) -> str:
-    """A warning where efforts may all be too large, or too small, by the same factor; "" without one.
+    """Warn if all efforts may be too large or too small by the same factor; "" if not.
 
     ``mechanism``: as drawn; ``samples``: of the joints with motors.
     """
@@ -94,7 +94,7 @@ def common_scale(mechanism: Mechanism, samples: ArmData) -> str:
 
 
 def _used(samples: ArmData) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Positions, velocities, accelerations and torques of some samples in motion."""
+    """Positions, velocities, accelerations and torques of a selection of moving samples."""
     moving = np.flatnonzero(~at_rest(samples).any(axis=1))
     use = moving if len(moving) >= _FEWEST else np.arange(len(samples))
     use = use[np.linspace(0, len(use) - 1, min(_SAMPLES, len(use))).astype(int)]
@@ -102,7 +102,7 @@ def _used(samples: ArmData) -> tuple[FloatArray, FloatArray, FloatArray, FloatAr
 
 
 def _changes(names: list[str]) -> Iterator[tuple[FloatArray, str]]:
-    """Matrices that positions and velocities are multiplied by, and what that means."""
+    """Candidate changes: a matrix for positions and velocities, and its meaning in words."""
     n = len(names)
     yield np.eye(n) * _DEGREE, "positions and velocities taken as degrees"
     for j, name in enumerate(names):
@@ -124,7 +124,7 @@ def _changes(names: list[str]) -> Iterator[tuple[FloatArray, str]]:
 def _left(
     mechanism: Mechanism, q: FloatArray, qd: FloatArray, qdd: FloatArray, torque: FloatArray
 ) -> tuple[float, FloatArray, FloatArray]:
-    """Share of the torques (root mean square, mean of the joints) that is left.
+    """Share of the torques that the model leaves unexplained (root mean square, mean of the joints).
 
     Returns:
         That, infinite where loops do not close; factors (n_a,) of the rigid torques; (n_a,) what is left of what is

@@ -1,4 +1,4 @@
-r"""Theorem 13 done rigorously: every step in midpoint-radius interval arithmetic, or "not proved".
+r"""Rigorous version of Theorem 13 in midpoint-radius interval arithmetic; the answer may be "not proved".
 
 Let [m] be the box of all unknowns of the right-hand side: ``U = T - R theta_r`` with ``|T - T_true| <= slack``,
 ``theta_r in [theta_r]``. Let C be any matrix, E an interval of eta about some point, ``H(E, [m])`` an enclosure of the

@@ -50,7 +50,7 @@ class LeastSquaresFit:
 
 
 def check_confidence(confidence: float) -> None:
-    """Refuse what is no probability strictly between 0 and 1.
+    """Check that a confidence lies strictly between 0 and 1.
 
     Raises:
         ParameterError: it is not.

@@ -92,7 +92,7 @@ def estimate_with(
     confidence: float = 0.95,
     **options: Any,
 ) -> BaselineResult:
-    """Estimate theta_e from one log with a method that is here for comparison.
+    """Estimate theta_e from one log with a comparison method.
 
     Args:
         method: one of :data:`METHODS`.

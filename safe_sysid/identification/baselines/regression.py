@@ -117,7 +117,7 @@ def _euler_rows(
 def proved_regression(
     model: RobotModel, errors: MeasurementErrors, measurements: Measurements, window: float
 ) -> Regression:
-    """The identifier's momentum equations for windows of one length (s) back to back, every error in the slack.
+    """The identifier's momentum equations for adjacent windows of one length (s); the slack holds every error.
 
     Raises:
         ParameterError: no window fits.

@@ -167,7 +167,7 @@ class FeasibleSet:
         return (most > 1.0 - 1e-3) & np.isfinite(most)
 
     def news(self) -> float:
-        """By how many slacks, at most, rows that came since the last programs break a vertex of these.
+        """Largest violation, in slacks, of the last programs' vertices by rows that came since.
 
         Cheap: no program is solved. What does not pass the solver's tolerance changes no bound; infinite before there
         were any programs, or once the set is empty.
@@ -302,7 +302,7 @@ class FeasibleSet:
         return answers
 
     def _take_in_broken(self, points: FloatArray) -> BoolArray:
-        """Take in what scaled points (K, P) break; returns which of them break anything."""
+        """Add the kept rows and cuts that scaled points (K, P) break; returns which points break any."""
         broken = np.zeros(len(points), bool)
         new: set[int] = set()
         if len(self):

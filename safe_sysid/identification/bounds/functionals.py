@@ -1,4 +1,4 @@
-"""What programs are about: single unknowns by index, and, beyond them, given combinations of theta."""
+"""Objectives of the linear programs: single unknowns by index, then given combinations of theta."""
 
 from __future__ import annotations
 

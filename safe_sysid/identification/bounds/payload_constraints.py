@@ -69,7 +69,7 @@ class PayloadConstraints:
         opening: FloatArray | None = None,
         box: PayloadBox | None = None,
     ) -> None:
-        """Declare.
+        """Store the declarations and derive the fixed cuts.
 
         Args:
             hand_lower: (10,) of the last link with the empty hand, last joint's frame.
@@ -91,7 +91,7 @@ class PayloadConstraints:
 
     @classmethod
     def from_model(cls, model: RobotModel) -> PayloadConstraints:
-        """What the configuration declares."""
+        """Read the declarations of the robot's configuration."""
         settings = model.settings.payload
         shape = settings.envelope if settings.box == "envelope" else settings.box
         box = None

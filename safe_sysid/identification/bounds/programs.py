@@ -25,7 +25,7 @@ _BASIC = highspy.HighsBasisStatus.kBasic
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """What the solver said of one program."""
+    """The solver's answer to one program."""
 
     outcome: str
     z: FloatArray  #: (P,) vertex; empty unless optimal

@@ -39,7 +39,7 @@ MARGIN = 1e-7
 
 @dataclass(frozen=True, eq=False)
 class UpdateProof:
-    """Everything that an independent checker needs besides the logs."""
+    """What an independent checker needs besides the logs."""
 
     rows: MomentumRows  #: those with a non-zero multiplier in one of the 20 programs
     cuts: CutSet

@@ -40,7 +40,7 @@ _ROWS = ("target", "slack", "matrix", "ramp", "first", "last", "joint", "box_seq
 
 @dataclass(frozen=True, eq=False)
 class ArmVerdict:
-    """What became of a certificate."""
+    """Result of checking a certificate."""
 
     reason: str | None  #: why it is not proved; None if it is
     #: lower, upper: (K,) what was proved; NaN where it was not reached
@@ -54,7 +54,7 @@ class ArmVerdict:
 def check_arm_certificate(
     certificate: ArmCertificate, model: RobotModel, logs: LogBook, progress: Callable[[float], None] | None = None
 ) -> ArmVerdict:
-    """Rebuild every equation and evaluate every bound.
+    """Check a certificate: rebuild every equation and evaluate every bound.
 
     Args:
         model: trusted.
@@ -77,7 +77,7 @@ def check_arm_certificate(
 
 
 def box_problem(certificate: ArmCertificate, model: RobotModel, lower: FloatArray, upper: FloatArray) -> str | None:
-    """Why a box does not hold what moves as the arm does; None if it does.
+    """Explain why the box need not hold an arm with the true torques; None if it does.
 
     Entries i without a combination of their own have one number e. The stated combinations c_i have 1 at i and k_ip at
     such entries p; where torques depend on c alone, ``theta'_i = c_i theta - sum_p k_ip e_p`` and ``theta'_p = e_p`` do
@@ -161,8 +161,8 @@ def _check(
     different = robot_differences(header["robot"], model)
     if different:
         raise CertificateError(
-            f"{path}: another robot than {model.name}: {different[0]}; settings that were in force instead of the "
-            "file's are given with --set"
+            f"{path}: another robot than {model.name}: {different[0]}; give settings that replaced "
+            "the file's with --set"
         )
     try:
         errors = errors_from_json(header.get("errors"))
@@ -196,7 +196,7 @@ def _check(
         upper[k] = combination_upper(c, rows, sides, arrays["upper_multipliers"][k], edges)
         if not lower[k] <= upper[k]:
             raise CertificateRefusedError(
-                f"{what}: proved >= {float(lower[k])!r} and <= {float(upper[k])!r}: what is assumed contradicts the "
+                f"{what}: proved >= {float(lower[k])!r} and <= {float(upper[k])!r}: the assumptions contradict the "
                 "logs, and a contradiction proves nothing"
             )
         low, high = float(arrays["lower"][k]), float(arrays["upper"][k])
@@ -220,7 +220,7 @@ def _rows(
     progress: Callable[[float], None],
     names: list[str],
 ) -> tuple[FloatArray, FloatArray]:
-    """Rows (M, P, 2) and sides (M, 2), each from the log that it names."""
+    """Rows (M, P, 2) and sides (M, 2), rebuilt from the logs that the certificate names."""
     stated, arrays, size = certificate.header["logs"], certificate.arrays, box.size
     count = len(arrays["target"])
     rows, sides = np.zeros((count, size, 2)), np.empty((count, 2))

@@ -41,7 +41,7 @@ __all__ = ["ChainChecker", "ChainVerdict"]
 
 @dataclass(frozen=True, eq=False)
 class ChainVerdict:
-    """What became of one certificate."""
+    """Result of checking one certificate of the chain."""
 
     path: Path  #: of the certificate
     identity: str  #: of the certificate
@@ -97,7 +97,7 @@ class ChainChecker:
         self._checker: RowChecker | None = None
 
     def check(self, certificates: Sequence[BoundsCertificate]) -> Iterator[ChainVerdict]:
-        """Walk a chain; ends with the first that is not proved.
+        """Check a chain of certificates; stop at the first that is not proved.
 
         ``certificates``: of one robot, in order of epoch and sequence number.
 
@@ -140,27 +140,27 @@ class ChainChecker:
         )
 
     def _follow(self, certificate: BoundsCertificate) -> ParameterBox:
-        """The box in force before this certificate."""
+        """Find the box that was proved before this certificate."""
         header, arrays = certificate.header, certificate.arrays
         different = robot_differences(header["robot"], self._model)
         if different:
             more = f" (and {len(different) - 1} more)" if len(different) > 1 else ""
             raise CertificateError(
                 f"{certificate.path}: another robot than {self._model.name}: {different[0]}{more}; "
-                "settings that were in force instead of the file's are given with --set"
+                "give settings that replaced the file's with --set"
             )
         previous = header["previous_sha256"]
         if header["epoch"] != self._epoch:
             if previous is not None:
                 raise CertificateRefusedError(
-                    f"chain: follows on {previous[:16]}.., which is not here, and starts no epoch"
+                    f"chain: the certificate before it, {previous[:16]}.., is missing, and it starts no epoch"
                 )
             prior = self._model.arm_prior
             box = ParameterBox(prior.lower, prior.upper, header["epoch"], 0)
             self._epoch, self._boxes, self._checker = header["epoch"], {0: box}, None
             self._before = {}
         elif previous is None:
-            raise CertificateRefusedError("chain: starts an epoch again that has begun already")
+            raise CertificateRefusedError("chain: starts an epoch that has begun already")
         elif previous != self._last_sha256:
             raise CertificateRefusedError(
                 f"chain: follows on {previous[:16]}.., expected {str(self._last_sha256)[:16]}.., the one before it"
@@ -199,7 +199,7 @@ class ChainChecker:
         return stated
 
     def _find(self, certificate: BoundsCertificate) -> dict[int, tuple[NamedLog, int]]:
-        """Logs of run and tare; those of one epoch are one log that grows, and one tare."""
+        """Find the logs of run and tare. Within an epoch there is one growing log and one tare."""
         header, before, wanted_by = certificate.header, self._before, str(certificate.path)
         named, tare = header["log"], header["tare_log"]
         log = self._logs.find(named["sha256"], named["samples"], wanted_by)
@@ -273,7 +273,7 @@ class ChainChecker:
             if not lower[k] <= upper[k]:
                 raise CertificateRefusedError(
                     f"{PAYLOAD_NAMES[k]}: proved >= {float(lower[k])!r} and <= {float(upper[k])!r} {PAYLOAD_UNITS[k]}: "
-                    "what is assumed contradicts the logs, and a contradiction proves nothing"
+                    "the assumptions contradict the logs, and a contradiction proves nothing"
                 )
             low, high = float(arrays["lower"][k]), float(arrays["upper"][k])
             for side, short in (("lower", low - lower[k]), ("upper", upper[k] - high)):
@@ -319,7 +319,7 @@ class ChainChecker:
         return out, np.ascontiguousarray(arrays["cut_constant"])
 
     def _accept(self, certificate: BoundsCertificate, box: ParameterBox) -> None:
-        """Published bounds are now proved: they are the next box."""
+        """Accept the published bounds as proved; they become the next box."""
         arrays, seq = certificate.arrays, int(certificate.header["seq"])
         for side, inside in (
             ("lower", arrays["lower"] >= box.payload_lower),

@@ -34,7 +34,7 @@ CUT_KINDS = ("semidefinite", "box", "density")
 
 @dataclass(frozen=True, eq=False)
 class PayloadDeclaration:
-    """What is declared of the payload of a run; all in the last joint's frame."""
+    """Declarations about the payload of a run, in the last joint's frame."""
 
     corners: IntervalArray | None = None  #: (8, 3) of a box that holds it, m; None if none is declared
     edges: IntervalArray | None = None  #: (3, 3) intervals, columns are the box's edge directions
@@ -43,7 +43,7 @@ class PayloadDeclaration:
 
     @classmethod
     def from_model(cls, model: RobotModel) -> PayloadDeclaration:
-        """What the robot's configuration says."""
+        """Read the declarations of the robot's configuration."""
         payload = model.settings.payload
         shape = payload.box if isinstance(payload.box, EnvelopeSettings) else payload.envelope
         if payload.box is None:
@@ -91,7 +91,7 @@ def cut_coefficients(u: FloatArray, v: FloatArray, mass: float) -> IntervalArray
 def cut_refusal(
     u: FloatArray, v: FloatArray, mass: float, constant: float, kind: str, declared: PayloadDeclaration
 ) -> str | None:
-    """Why the cut is not proved, or None if it is.
+    """Explain why the cut is not proved; None if it is.
 
     Args:
         u: (4,) affine function of position.

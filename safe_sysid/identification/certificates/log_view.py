@@ -139,7 +139,7 @@ class LogView:
         return q + exactly(shift) if np.any(shift) else q
 
     def refusal(self, first: int, last: int) -> str | None:
-        """Why samples ``first..last`` are no window, or None if they are one.
+        """Explain why samples ``first..last`` are not a window; None if they are.
 
         Args:
             first: index in order of arrival.

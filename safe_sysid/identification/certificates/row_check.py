@@ -1,4 +1,4 @@
-"""The rows of a certificate against the logs: found by digest, rebuilt, and each compared with what is stated."""
+"""Check of a certificate's rows: finds logs by digest, rebuilds the rows and compares them with the stated ones."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class NamedLog:
         return frozenset(row.tobytes() for row in table)
 
     def shares(self, other: NamedLog) -> bool:
-        """Whether one is the other, or a part of it, with whatever stamps: most samples of the shorter are in both."""
+        """Whether one log is a copy or part of the other, whatever its stamps: it has most samples of the shorter."""
         least = min(len(self.readings), len(other.readings))
         return least > 0 and 2 * len(self.readings & other.readings) > least
 
@@ -103,7 +103,7 @@ def tare_drift(model: RobotModel, errors: MeasurementErrors, stated: FloatArray)
 
 
 class LogBook:
-    """Finds logs by the digest of their first samples."""
+    """Finds a log by the digest of its first samples."""
 
     def __init__(self, logs: Sequence[NamedLog]) -> None:
         """Keep logs. ``logs``: any number."""
@@ -112,7 +112,7 @@ class LogBook:
         self._known: list[dict[int, str]] = [{} for _ in logs]
 
     def find(self, sha256: str, samples: int, wanted_by: str) -> NamedLog:
-        """The log whose first samples have this digest. ``samples``: how many.
+        """Find the log whose first samples have this digest. ``samples``: how many.
 
         Raises:
             CertificateError: none has.
@@ -222,7 +222,7 @@ class RowChecker:
         return rows, sides
 
     def _view(self, log: NamedLog, samples: int, errors: MeasurementErrors) -> LogView:
-        """Of the samples that the certificate names, and of none behind them.
+        """View of exactly the samples that the certificate names.
 
         Rows that fewer samples of a log gave are rows of more samples, too, and are kept; not the other way round.
         """
@@ -348,7 +348,7 @@ class RowChecker:
 
 
 def _means_only(e: MeasurementErrors, ramp: float) -> bool:
-    """Whether a window asks for the torque inside of steps where only their means are known.
+    """Whether a window needs the torque within steps although only their mean torques are known.
 
     Between motor and load the torque moves while the motor holds its own for a period.
     """
@@ -371,6 +371,6 @@ def _batches(windows: list[Window]) -> Iterator[list[Window]]:
 
 
 def _key(arrays: Mapping[str, Any], i: int, names: Mapping[int, str]) -> tuple[object, ...]:
-    """What a rebuilt row depends on within an epoch; the digest, as two certificates may name two logs."""
+    """Key of a rebuilt row within an epoch; it has the digest, because two certificates may name two logs."""
     fields = ("log", "first", "last", "ramp", "box_seq", "joint")
     return (names[int(arrays["log"][i])], *(arrays[name][i].item() for name in fields))

@@ -32,13 +32,13 @@ _LEAST_MASS = 1e-3  # kg, below which a centre says nothing
 
 @dataclass(frozen=True, eq=False)
 class PayloadExtent:
-    """What the equations say of the payload alone, whatever is declared of it."""
+    """Mass and centre of the payload by the equations alone, without its declarations."""
 
     mass: FloatArray  #: (2,) least and largest, kg
     centre: FloatArray | None  #: (3, 2) of the centre of mass in the tool frame, m; None where the mass may be zero
 
     def text(self, box: PayloadBox | None) -> str:
-        """For people. ``box``: declared, to compare with; None for none."""
+        """Description in words. ``box``: declared one to compare with; None for none."""
         out = f"payload of {at_least(self.mass[0])} to {at_most(self.mass[1])} kg"
         if self.centre is None:
             return out
@@ -56,7 +56,7 @@ class PayloadExtent:
 
 @dataclass(frozen=True, eq=False)
 class Contradiction:
-    """A declaration without which the equations agree."""
+    """A declaration that contradicts the equations: they agree without it."""
 
     #: "density", "box", "hand", "body" or "earlier" (bounds known before); "together" if no single one explains it
     kind: str
@@ -71,7 +71,7 @@ def contradicted_payload(
     payload_constraints: PayloadConstraints | None = None,
     method: str | None = None,
 ) -> list[Contradiction]:
-    """Which declarations contradict equations that agree with each other, one by one; nothing if none does.
+    """Find declarations that contradict the equations, one at a time. The equations must agree with each other.
 
     Args:
         rows: of the run, and of a tare where ``log`` is 1.
@@ -93,7 +93,7 @@ def contradicted_payload(
 
 
 def _without(known: PayloadConstraints, method: str) -> Iterator[tuple[str, str, PayloadConstraints, str]]:
-    """Kind, words, knowledge and method with one declaration less, the likeliest to be false first."""
+    """Variants with one declaration less: kind, words, constraints, method; likeliest false ones first."""
     hand = (known.hand_lower, known.hand_upper, known.opening)
     if known.box is not None:
         if np.isfinite(known.box.density):
@@ -125,7 +125,7 @@ def _empty(
     payload_constraints: PayloadConstraints,
     method: str,
 ) -> bool:
-    """Whether a contradiction is found."""
+    """Whether the equations contradict each other."""
     tare = rows.take(rows.log == 1)
     others = (tare, drift_of(model, errors)) if len(tare) else (None, None)
     polytope = FeasibleSet(box, max(len(rows), 1), payload_constraints, method, *others)

@@ -53,7 +53,7 @@ _IPM_AFTER = 3000  # simplex iterations of one run
 
 @dataclass(frozen=True, eq=False)
 class ElasticSolution:
-    """What minimises a cost."""
+    """Solution of an elastic program."""
 
     value: float  #: of the cost; infinite if nothing satisfies the rows
     z: FloatArray  #: (P,) scaled parameters
@@ -78,7 +78,7 @@ def scaled_rows(rows: MomentumRows, box: ParameterBox) -> tuple[FloatArray, Floa
 
 
 class ElasticProgram:
-    """Programs with different costs over one set of rows; what one learns about rows helps the next."""
+    """Linear programs with different costs over the same rows. Rows that bind in one start the next."""
 
     def __init__(
         self,

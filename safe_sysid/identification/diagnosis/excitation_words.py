@@ -1,4 +1,4 @@
-"""Which combinations of theta_e the motion has hardly shown, and what motion would show them, in plain words."""
+"""Combinations of theta_e that the motion hardly excited, and motions that would excite them, in plain words."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MOSTLY = 0.5  # of a width: the cause to name
 
 @dataclass(frozen=True, eq=False)
 class WeakCombination:
-    """The combination of parameters of one unit that is known worst."""
+    """The least known combination of parameters that share a unit."""
 
     coefficients: FloatArray  #: (10,) of theta_e, the largest 1
     unit: str  #: of the combination. half_width, prior: to which it is known, and was before any motion.
@@ -59,7 +59,7 @@ class WeakCombination:
 def weak_combinations(
     model: RobotModel, errors: MeasurementErrors, rows: MomentumRows, box: ParameterBox
 ) -> list[WeakCombination]:
-    """The worst combination of each unit (mass, first moments, inertias), the least known first.
+    """The least known combination for each unit (mass, first moments, inertias); the worst comes first.
 
     Half widths are those of the solver, over the rows given and the box: for people, not certified.
 
@@ -136,7 +136,7 @@ def _advice(model: RobotModel, errors: MeasurementErrors, box: ParameterBox, mov
 
 
 def describe_excitation(weak: list[WeakCombination], widths: WidthCauses | None = None) -> list[str]:
-    """Lines for people about what is known little, and why; one line if nothing is.
+    """Describe which parameters are poorly known, and why; one line if none is.
 
     Args:
         weak: of :func:`weak_combinations`.

@@ -29,7 +29,7 @@ _FLOORS = ("mass", *("first_moment",) * 3, *("inertia",) * 6)
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """A change with which the data are consistent."""
+    """A change of a declaration with which the data are consistent."""
 
     #: "noise", "torque_abs", "offset", "coulomb", "viscous", "rotor_inertia", "velocity", "acceleration", "link",
     #: "payload_prior", "hand", "sign", "payload" or "held" (something in the hand at the tare)
@@ -50,7 +50,7 @@ class Explanation:
 
     @property
     def checked_text(self) -> str:
-        """What to add to the text."""
+        """Text about the check of this explanation."""
         if self.checked is None:
             return ""
         return " (tried: the log is consistent then)" if self.checked else " (tried: not enough)"
@@ -58,7 +58,7 @@ class Explanation:
 
 @dataclass(frozen=True, eq=False)
 class ExplanationCandidate:
-    """A change by s >= 0 that is not yet sized."""
+    """A change of a declaration by s >= 0; s is not known yet."""
 
     kind: str  #: as of :class:`Explanation`
     joint: int | None  #: as of :class:`Explanation`
@@ -70,14 +70,14 @@ class ExplanationCandidate:
 
     @property
     def weight(self) -> float:
-        """Of the kind, in the rank."""
+        """Weight of this kind of explanation in the ranking."""
         return _WEIGHT[self.kind]
 
 
 def candidates(
     model: RobotModel, errors: MeasurementErrors, rows: MomentumRows, box: ParameterBox, radius: FloatArray
 ) -> Iterator[ExplanationCandidate]:
-    """All single changes; those that widen slacks first.
+    """All single changes of a declaration; those that widen slacks come first.
 
     ``box``: prior of theta; ``radius``: (14 n + 10,) of theta and theta_h.
     """

@@ -41,7 +41,7 @@ def diagnose_log(
     tare_rows: MomentumRows | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Diagnosis:
-    """Explain a log from its samples; tries the likeliest explanations out.
+    """Diagnose a log from its samples, and test the likeliest explanations on it.
 
     Args:
         measurements: samples in order of arrival.
@@ -103,7 +103,7 @@ def _try(
     tare_rows: MomentumRows | None,
     explanation: Explanation,
 ) -> Explanation:
-    """The explanation with its ``checked``: rows are made anew under the changed declaration."""
+    """Test an explanation: rebuild the rows under the changed declaration, and set ``checked``."""
     if not explanation.errors and explanation.prior is None:
         return replace(explanation, checked=True) if explanation.kind in ("sign", "payload") else explanation
     size, resize = explanation.size, explanation.resize

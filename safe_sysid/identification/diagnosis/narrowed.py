@@ -1,4 +1,4 @@
-"""Intervals that a run left as wide as the prior although any real motion would have narrowed them."""
+"""Intervals that a run did not narrow although any real motion would have."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _POSTURES, _REACH, _SEEN, _LEFT = 200, 0.5, 10, 0.5
 
 
 def why_taught_nothing(model: RobotModel, lower: FloatArray, upper: FloatArray) -> str:
-    """Why a run counts as one that has taught nothing, in words; "" if it does not.
+    """Explain why a run has taught nothing; "" if it has taught something.
 
     ``lower``: (10,) of theta_e after the run; ``upper``: (10,).
     """
@@ -33,7 +33,7 @@ def why_taught_nothing(model: RobotModel, lower: FloatArray, upper: FloatArray) 
 
 
 def not_narrowed(model: RobotModel, lower: FloatArray, upper: FloatArray) -> list[str]:
-    """Names of the parameters of theta_e whose intervals are the prior's still, and that a motion would narrow.
+    """Names of theta_e's parameters whose intervals still equal the prior's although a motion would narrow them.
 
     Compared with the robot's own prior: where a bounds file or a tare had made an interval tight before the run, it is
     narrow. What this arm cannot show (no motion of it depends on the parameter, or only together with others), and a
@@ -50,7 +50,7 @@ def not_narrowed(model: RobotModel, lower: FloatArray, upper: FloatArray) -> lis
 
 
 def shown_by_motion(model: RobotModel) -> BoolArray:
-    """Which of the ten parameters (10,) a few postures near home, taken at random, show against all errors.
+    """Which of the ten parameters (10,) a few random postures near home reveal despite all errors.
 
     Every measurement there is off by the declared errors and by what the arm's own uncertainty makes of it.
     """

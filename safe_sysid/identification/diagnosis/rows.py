@@ -1,4 +1,4 @@
-r"""Why no parameters agree with all equations: which joint, when, and which single change of a declaration explains it.
+r"""Diagnosis of contradicting equations: which joint, when, and which single change of a declaration explains it.
 
 With elastic programs: s >= 0 as small as possible such that ``|A x - t| <= slack + s d`` for some x, where d is the
 part of the slack that a declaration stands for (or a parameter may leave its prior by s). The multipliers at
@@ -58,7 +58,7 @@ class Suspect:
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """What is wrong with a set of equations."""
+    """Diagnosis of a set of equations."""
 
     joint_names: tuple[str, ...]
     empty: bool  #: no parameters agree with the equations and with what is declared of hand and payload
@@ -86,7 +86,7 @@ def diagnose_rows(
     box: ParameterBox,
     payload_constraints: PayloadConstraints | None = None,
 ) -> Diagnosis:
-    """Explain a set of equations; some seconds where it is empty.
+    """Diagnose a set of equations. It takes some seconds if they contradict each other.
 
     Args:
         rows: those that are there; where some were forgotten, changes that are suggested are lower bounds.
@@ -134,7 +134,7 @@ def diagnose_rows(
 
 
 def _is_tare(model: RobotModel, rows: MomentumRows, box: ParameterBox) -> bool:
-    """Whether nothing was in the hand."""
+    """Whether the row comes from a tare."""
     lower, upper = model.hand_prior
     inside = np.all(box.payload_lower >= lower) and np.all(box.payload_upper <= upper)
     return bool(inside or np.all(rows.log == 1))
@@ -148,7 +148,7 @@ def _declared(
     box: ParameterBox,
     payload_constraints: PayloadConstraints | None,
 ) -> Diagnosis:
-    """What the equations contradict although they agree with each other."""
+    """Declarations that the equations contradict although they agree with each other."""
     known = PayloadConstraints.from_model(model) if payload_constraints is None else payload_constraints
     wide = widest(model, box)
     found = contradicted_payload(model, errors, rows, wide, known)
@@ -203,7 +203,7 @@ def _explain(
 
 
 def format_diagnosis(diagnosis: Diagnosis) -> list[str]:
-    """Lines for people, the most important first; one line if nothing is wrong."""
+    """Lines of text, the most important first; one line if nothing is wrong."""
     d, lines = diagnosis, list(diagnosis.remarks)
     if not d.empty:
         if d.margin < 1.0 or not lines:

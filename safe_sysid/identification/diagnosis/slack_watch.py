@@ -29,7 +29,7 @@ class SlackWatch:
         self.margins: list[float] = []
 
     def reset(self) -> None:
-        """Forget: another payload."""
+        """Forget the margin, because the payload is another one."""
         self.margins = []
 
     def update(self, rows: MomentumRows, box: ParameterBox) -> float:
@@ -54,7 +54,7 @@ class SlackWatch:
         return len(self.margins) > 1 and self.margins[0] >= _LARGE and self.margins[-1] < _LITTLE
 
     def text(self) -> str:
-        """For people."""
+        """Description in words."""
         if not self.margins:
             return "no equations yet"
         text = f"{100.0 * self.margins[-1]:.2g} % of the declared errors left unused"

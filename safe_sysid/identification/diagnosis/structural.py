@@ -1,4 +1,4 @@
-"""Structural explanations of a contradiction: reversed signs, another payload, something in the hand."""
+"""Structural explanations of a contradiction: a reversed sign, a changed payload, or something in the hand."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SPLIT_COST, _SIGN_COST = 0.05, 0.02  # what a change of payload, a wrong sign c
 
 
 def widest(model: RobotModel, box: ParameterBox) -> ParameterBox:
-    """The box with all that may be held, whatever was published of it."""
+    """The box, with theta_e's intervals widened to hold the prior's, too."""
     prior = model.arm_prior
     return box.with_payload(
         np.minimum(prior.payload_lower, box.payload_lower), np.maximum(prior.payload_upper, box.payload_upper)
@@ -40,7 +40,7 @@ def margin(matrix: FloatArray, target: FloatArray) -> ElasticSolution:
 def wrong_sign(
     model: RobotModel, rows: MomentumRows, matrix: FloatArray, target: FloatArray, box: ParameterBox
 ) -> Iterator[Explanation]:
-    """Joints whose effort with the other sign makes everything agree, and matters.
+    """Find joints for which reversing the sign of the effort resolves the contradiction.
 
     Log checks and the check at rest ask of one window, or pose, whether any arm of the prior explains it; these are
     equations that one arm each explains, and no arm all of them.
@@ -62,7 +62,7 @@ def wrong_sign(
 
 
 def payload_change(rows: MomentumRows, matrix: FloatArray, target: FloatArray) -> Iterator[Explanation]:
-    """Whether one change of theta_e, at one time, makes everything agree."""
+    """Test whether one change of theta_e at one time resolves the contradiction."""
     run = rows.log == 0
     if not np.any(run):
         return
@@ -103,7 +103,7 @@ def payload_change(rows: MomentumRows, matrix: FloatArray, target: FloatArray) -
 
 
 def held(model: RobotModel, errors: MeasurementErrors, rows: MomentumRows) -> list[Explanation]:
-    """Whether something in the hand explains what no empty hand does."""
+    """Test whether something in the hand explains the contradiction."""
     as_run = replace(rows, log=np.zeros_like(rows.log))
     box = sensor_prior(model.arm_prior, errors)
     matrix, target, _ = scaled_problem(model, errors, as_run, box)
@@ -116,7 +116,7 @@ def held(model: RobotModel, errors: MeasurementErrors, rows: MomentumRows) -> li
 
 
 def earlier(model: RobotModel, errors: MeasurementErrors, rows: MomentumRows, box: ParameterBox) -> list[Explanation]:
-    """Whether only the bounds known before contradict the equations."""
+    """Test whether only earlier bounds contradict the equations."""
     wide = widest(model, box)
     if not (np.any(wide.payload_lower < box.payload_lower) or np.any(wide.payload_upper > box.payload_upper)):
         return []

@@ -1,4 +1,4 @@
-r"""What makes intervals wide: each width split by cause, as the multipliers of its proofs have it.
+r"""Causes of wide intervals: each width is split by cause, with the multipliers of its proof.
 
 An update proves ``c.x <= y.(A x) + r.x`` with ``r = c - A^T y +- C^T lambda``: of the width, row i has
 ``2 |y_i| slack_i``, and slack is made of parts by cause; unknown k of arm and hand has ``2 |r_k| rad_k``, and a
@@ -43,7 +43,7 @@ class WidthCauses:
             self._unknown[block] = _FRICTION
 
     def add(self, proof: UpdateProof) -> None:
-        """Take an update's proof in."""
+        """Add the proof of an update."""
         box, rows = proof.box, proof.rows
         payload = box.layout.payload
         slack = np.zeros((len(rows), len(CAUSES)))

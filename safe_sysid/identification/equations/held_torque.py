@@ -1,4 +1,4 @@
-r"""How fast an arm may accelerate within a step of a held torque, from its own equations of motion.
+r"""Bound of the acceleration within a step of held torque, from the arm's equations of motion.
 
 ``|qdd| <= acceleration`` is declared for all motions, the fastest included. On a step of a held torque more is known:
 ``tau`` is within noise of its middle at all times, and Coulomb friction is constant where no velocity comes near zero,

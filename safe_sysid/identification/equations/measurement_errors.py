@@ -121,7 +121,7 @@ class MeasurementErrors:
 
     @classmethod
     def from_model(cls, model: RobotModel) -> MeasurementErrors:
-        """From the robot's configuration."""
+        """Read the errors that the robot's configuration declares."""
         m = model.settings.measurement
         return cls(
             n=model.n,
@@ -185,7 +185,7 @@ def sensor_prior(box: ParameterBox, errors: MeasurementErrors) -> ParameterBox:
 
 
 def torque_interval(tau_m: ArrayLike, e: MeasurementErrors) -> tuple[FloatArray, FloatArray]:
-    """All values of ``tau + bias`` that a measured torque may stand for, as midpoint and half width, N m.
+    """Interval of ``tau + bias`` for a measured torque, as midpoint and half width, N m.
 
     Solve ``|tau_m - bias - tau| <= a + b |tau|`` (a with the drift) for tau, case by case of its sign: with
     ``x = tau_m - bias``, from above ``(x + a)/(1 - b)`` if ``x + a >= 0``, else ``(x + a)/(1 + b)``; from below by

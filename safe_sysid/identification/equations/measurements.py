@@ -100,7 +100,7 @@ class Measurements:
 
 
 class SampleRun(NamedTuple):
-    """Consecutive good samples."""
+    """A run of consecutive good samples."""
 
     samples: Measurements
     continues: bool  #: whether they go on where the run returned before ended

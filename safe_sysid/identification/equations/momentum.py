@@ -165,7 +165,7 @@ def momentum_rows(
     ramp: float = 0.0,
     unknowns: Unknowns | None = None,
 ) -> MomentumRows:
-    """Equations of some windows of one run that is given as a whole.
+    """Momentum equations of the windows of one complete run.
 
     Args:
         box: holds the true, physically consistent parameters; sizes the remainders.
@@ -189,7 +189,7 @@ _PER_SAMPLE = ("end", "momentum", "momenta")
 
 
 class RowSource:
-    """Everything that is computed once per step and sample of a run, and the rows of windows over them."""
+    """Computes what steps and samples of a run contribute, once, and rows of windows from it."""
 
     def __init__(
         self,
@@ -321,7 +321,7 @@ class RowSource:
 
 
 def _limits(kin: Kinematics, box: ParameterBox, errors: MeasurementErrors, unknowns: Unknowns) -> Limits:
-    """What the kernels need of the box and of the declared errors; the last motors of ``kin`` are those of unknowns."""
+    """Inputs of the kernels from box and declared errors. The last motors of ``kin`` are those with unknown ratios."""
     n, layout = box.n, box.layout
     seen = 0.0 if errors.torque_source == "link" else 1.0
     big = np.maximum(np.abs(box.lower), np.abs(box.upper))

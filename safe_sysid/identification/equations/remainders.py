@@ -56,7 +56,7 @@ _ROUND = 1.0 + 1e-11
 
 
 class Magnitudes(NamedTuple):
-    """What bounds all motions."""
+    """Bounds that hold for all motions."""
 
     #: s_a, s_b: steps s of the norms a and b, each (links, joints)
     s_a: FloatArray

@@ -51,7 +51,7 @@ def default_ramp(length: float, errors: MeasurementErrors) -> float:
 
 
 class MomentumStream:
-    """Remembers the end of the last run, so that windows go on over calls."""
+    """Makes rows from a stream; windows continue from call to call."""
 
     def __init__(
         self,

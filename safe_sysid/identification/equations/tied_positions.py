@@ -1,4 +1,4 @@
-r"""Positions known better than by one reading: velocities tie neighbouring samples to each other.
+r"""Tied positions: velocities tie neighbouring readings to each other, which bounds positions more tightly.
 
 On a step ``q(t_{k+1}) - q(t_k)`` is the integral of the true velocity: ``d_k = h u``, u the mean of the velocities at
 both ends, off by at most ``r_k = H rho + 2 sigma |u|`` (rho of u, the duration's error). So every reading of a sample

@@ -36,7 +36,7 @@ def weights(stamps: FloatArray, ramp: float, out: FloatArray) -> None:
 
 
 class Cut(NamedTuple):
-    """Windows that are complete.
+    """Complete windows.
 
     Attributes:
         windows: for each length (W, 2), first and last sample, as indices into ``tail``.

@@ -1,1 +1,1 @@
-"""Physically consistent point estimates inside the proved bounds. None of them carries a guarantee."""
+"""Physically consistent point estimates inside the proved bounds. They carry no guarantee."""

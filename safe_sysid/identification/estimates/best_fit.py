@@ -36,7 +36,7 @@ _MOST_MEMORY = 10.0  # of the variance, by which neighbouring windows may raise 
 
 @dataclass(frozen=True, eq=False)
 class BestFit:
-    """An estimate of theta_e."""
+    """Best-fit estimate of theta_e."""
 
     theta: FloatArray  #: (10,) inside the bounds
     standard_error: FloatArray  #: (10,) of it, statistical

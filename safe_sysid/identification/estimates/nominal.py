@@ -1,4 +1,4 @@
-r"""One plausible point of the bounds: four ways to choose it. Carries no guarantee.
+r"""Point estimates inside the proved bounds, by four methods. They carry no guarantee.
 
 - ``projected``: weighted least squares over arm, payload and empty hand within their boxes and the consistent set,
 - ``log_cholesky``: PSO's way, consistent by its parameters, then moved inside the box,

@@ -30,7 +30,7 @@ _VECTOR = np.stack([SCALED_UNITS[:, i, j] * (1.0 if i == j else np.sqrt(2.0)) fo
 
 @dataclass(frozen=True, eq=False)
 class ConvexAnswer:
-    """What the solver returned."""
+    """Answer of the convex solver."""
 
     x: FloatArray  #: (K,) point, not yet clipped to the bounds
     solved: bool  #: whether the solver says so; nothing may rest on it

@@ -38,7 +38,7 @@ _ALL = 10**9  # rows kept: a set must not ask itself which of them matter
 
 @dataclass(frozen=True, eq=False)
 class RowSelection:
-    """What the programs over the whole log say."""
+    """Rows chosen by the linear programs over the whole log."""
 
     order: IntArray  #: (K,) rows with a share in some program, the most important first
     #: lower, upper: (14 n,) bounds of the unknowns, the last link's ten those of the empty hand: for reports

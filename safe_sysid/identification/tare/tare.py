@@ -201,7 +201,7 @@ class TareRecorder:
 
 
 def gained(tare: Tare) -> str:
-    """One line: how much better the arm is known."""
+    """One line that says how much better the arm is known after the tare."""
     n = len(tare.joint_names)
     words = []
     for k, name in enumerate(("Coulomb friction", "viscous friction", "rotor inertia", "torque offset")):

@@ -15,7 +15,7 @@ from scipy.spatial import ConvexHull, QhullError
 from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.robot.shapes.hulls import distance_to_hull, hull_volume, outer_hull
 
-__all__ = ["CoverPiece", "capsule_around", "cover_mesh", "find_cover", "holds_mesh", "segment_distance"]
+__all__ = ["CoverPiece", "capsule_around", "find_cover", "holds_mesh", "segment_distance"]
 
 Hull = tuple[FloatArray, float]
 
@@ -87,23 +87,12 @@ def capsule_around(points: FloatArray, evaluations: int = 400) -> Hull:
     return ends, float(segment_distance(points, ends).max())
 
 
-def cover_mesh(vertices: FloatArray, triangles: IntArray, error: float = 0.0) -> list[Hull]:
+def find_cover(vertices: FloatArray, triangles: IntArray) -> list[CoverPiece]:
     """Few hulls whose union holds the mesh: one capsule, two, or a hull with few corners.
 
-    More than one capsule, or a hull with more corners, is taken where it saves a fifth of the volume.
-
-    Returns points and radius (m) of each, in the frame of the vertices; every vertex lies inside, but for rounding.
-
-    Args:
-        vertices: (m, 3), m.
-        triangles: (t, 3) indices of vertices.
-        error: by which the vertices may be off, m.
+    More than one capsule, or a hull with more corners, is taken where it saves a fifth of the volume. Every vertex lies
+    inside, but for rounding. ``vertices``: (m, 3), m; ``triangles``: (t, 3) indices of vertices.
     """
-    return [(piece.points, piece.radius + error) for piece in find_cover(vertices, triangles)]
-
-
-def find_cover(vertices: FloatArray, triangles: IntArray) -> list[CoverPiece]:
-    """The cover of :func:`cover_mesh`, with what each hull is for; arguments as there, without the vertices' error."""
     used = vertices[np.unique(triangles)]
     one = capsule_around(used)
     choices = [([CoverPiece(*one, None)], hull_volume(*one))]

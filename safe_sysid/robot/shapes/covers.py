@@ -40,12 +40,9 @@ def cache_directory() -> Path | None:
 
 
 def remembered_cover(vertices: FloatArray, triangles: IntArray, error: float = 0.0) -> list[Hull]:
-    """As :func:`~safe_sysid.robot.shapes.capsules.cover_mesh`, from the cache if a cover there passes.
+    """Points and radius (m) of each hull of :func:`find_cover`, from the cache if a cover there passes.
 
-    Args:
-        vertices: (m, 3), m.
-        triangles: (t, 3) indices of vertices.
-        error: by which the vertices may be off, m.
+    ``vertices``: (m, 3), m; ``triangles``: (t, 3) indices of vertices; ``error``: by which the vertices may be off, m.
     """
     folder = cache_directory()
     file = None if folder is None else folder / "covers" / f"{_digest(vertices, triangles)}.json"

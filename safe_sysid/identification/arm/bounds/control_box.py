@@ -44,9 +44,9 @@ class ControlBox:
 
 
 def control_box(found: ArmIntervals, model: RobotModel, theta: FloatArray) -> ControlBox:
-    """The box that holds an estimate, too; links as they were where logs say too little for an exchange to help.
+    """Compute a box that also holds the estimate, with exchanges between links, or without them if that is tighter.
 
-    An estimate on the edge of what base parameters allow may lie beyond what the box's combinations are proved to be.
+    An estimate on the edge of the proved base parameters may lie outside the proved box; the box is then widened.
 
     Args:
         found: of logs of the arm with the empty hand.
@@ -66,17 +66,17 @@ def control_box(found: ArmIntervals, model: RobotModel, theta: FloatArray) -> Co
 
 
 def _with(box: ParameterBox, theta: FloatArray) -> ParameterBox:
-    """The box, widened where theta is outside."""
+    """Widen the box to hold theta."""
     return ParameterBox(np.minimum(box.lower, theta), np.maximum(box.upper, theta))
 
 
 def control_boxes(found: ArmIntervals, model: RobotModel, theta: FloatArray) -> list[ControlBox]:
-    """With exchanges, and of theta itself, each as it is proved; as :func:`control_box`."""
+    """Both proved boxes: with exchanges between links, and without. Arguments as in :func:`control_box`."""
     return [_box(found, model, theta, bodies) for bodies in (exchanges(model.kinematics), np.zeros((len(theta), 0)))]
 
 
 def exchanges(kin: Kinematics) -> FloatArray:
-    """(P, g) what an exchange does to the parameters."""
+    """(P, g) change of the parameters by each exchange between the links at a joint."""
     n = len(kin.axis)
     columns = []
     for j in range(n):
@@ -92,7 +92,7 @@ def exchanges(kin: Kinematics) -> FloatArray:
 
 
 def _bodies(axis: FloatArray, sliding: bool) -> list[FloatArray]:
-    """Pseudo-inertias (4, 4) that the joint may move without being noticed."""
+    """Pseudo-inertias (4, 4) that may move from link to link across the joint without changing any torque."""
     found = []
     if sliding:
         for i in range(3):
@@ -108,7 +108,7 @@ def _bodies(axis: FloatArray, sliding: bool) -> list[FloatArray]:
 
 
 def _picked(kin: Kinematics) -> IntArray:
-    """(g,) entries that take the estimate's values, of each exchange one of the link behind."""
+    """(g,) one parameter of the link behind the joint for each exchange; it takes the estimate's value."""
     found: list[int] = []
     for j in range(len(kin.axis)):
         if kin.sliding[j]:

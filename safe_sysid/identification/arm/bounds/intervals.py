@@ -46,14 +46,14 @@ _LAST = 4  # times that all are bounded at the end
 
 
 class ArmIntervalsError(SafeSysIdError):
-    """No intervals: no equations, or none of the prior's arms agrees with them.
+    """There are no intervals: the logs gave no equations, or no arm of the prior agrees with them.
 
     Attributes:
-        without_equations: which of the two.
+        without_equations: whether the logs gave no equations.
     """
 
     def __init__(self, message: str, without_equations: bool = False) -> None:
-        """Say what is wrong.
+        """Store the reason.
 
         Args:
             message: in one line.
@@ -83,12 +83,12 @@ class ArmIntervals:
 
 
 def empty_handed(model: RobotModel) -> ParameterBox:
-    """Prior of the arm with the empty hand: the hand's in theta_e's place. ``model``: of the arm."""
+    """Prior of the arm with the empty hand: the hand's prior takes the place of theta_e's. ``model``: of the arm."""
     return model.arm_prior.with_payload(*model.hand_prior)
 
 
 def base_of(model: RobotModel) -> BaseParameters:
-    """Base parameters that some motion of the arm could tell. ``model``: of the arm."""
+    """Base parameters that some motion of the arm can identify. ``model``: of the arm."""
     dynamics = dynamics_of(model.kinematics)
     return base_parameters(random_states(model.n, dynamics.torque_regressor))
 
@@ -135,7 +135,7 @@ def arm_intervals(
 
 
 def intervals_of_rows(found: ArmIntervals, base: BaseParameters) -> ArmIntervals:
-    """Intervals of other combinations, from the equations that proved some. ``base``: the combinations.
+    """Bound other combinations with the equations that proved the first ones. ``base``: the combinations.
 
     Raises:
         ArmIntervalsError: it is proved that no arm of the prior agrees with the equations.
@@ -170,9 +170,9 @@ class _LogPart(NamedTuple):
 
 
 def _pieces(logs: Sequence[Measurements], lengths: Sequence[float], model: RobotModel) -> list[_LogPart]:
-    """All logs in pieces that processors share, each cut where windows of a length have given enough equations.
+    """Cut all logs into pieces for the processors; a piece ends when its windows have given enough equations.
 
-    Of long logs a part is taken, of short windows less of it, spread evenly over them: any equations bound the truth.
+    Of a long log only a part is used, spread evenly over it: any subset of the equations bounds the truth.
     """
     total = max(sum(len(log) for log in logs), 1)
     per_step = model.n / model.settings.measurement.rate_hz
@@ -191,7 +191,7 @@ def _pieces(logs: Sequence[Measurements], lengths: Sequence[float], model: Robot
 def _in_turn(
     make: Callable[[_LogPart], list[MomentumRows]], pieces: Sequence[_LogPart]
 ) -> Iterator[list[MomentumRows]]:
-    """What is made of each piece, in order; some pieces ahead on the other processors, which kernels leave free."""
+    """Results of the pieces, in order. Other processors work some pieces ahead, as kernels release Python's lock."""
     workers = os.cpu_count() or 1
     with ThreadPoolExecutor(workers) as pool:
         ahead = deque(pool.submit(make, piece) for piece in pieces[: workers + 1])
@@ -233,7 +233,7 @@ class _BoundSearch:
             self.bound()
 
     def bound(self) -> None:
-        """Bound everything once, and forget what is far from every vertex."""
+        """Bound every combination once, then drop the rows that are far from every vertex."""
         count = len(self.base)
         for start in range(0, count, _GROUP):
             asked = np.arange(start, min(start + _GROUP, count))
@@ -265,7 +265,7 @@ class _BoundSearch:
         self._waiting = 0
 
     def result(self, box: ParameterBox, errors: MeasurementErrors) -> ArmIntervals:
-        """Everything, each row once."""
+        """The result, with each row once."""
         places: dict[tuple[int, ...], int] = {}
         parts, entries = [], []
         for which, (rows, y) in enumerate(self._proofs):

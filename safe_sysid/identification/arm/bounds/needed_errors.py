@@ -36,12 +36,12 @@ _SMALL = 1e-3  # of a: what is missing less than this is added
 
 
 class NeededErrorsError(SafeSysIdError):
-    """No torque error makes these logs agree, or they have no equations."""
+    """No torque error makes the logs agree with the prior, or the logs have no equations."""
 
 
 @dataclass(frozen=True, eq=False)
 class NeededErrors:
-    """What logs need."""
+    """Torque errors that the logs need."""
 
     relative: FloatArray  #: (n,) b that was taken as given
     absolute: FloatArray  #: (n,) a, N m, with which theta satisfies all equations of the logs
@@ -59,7 +59,7 @@ def needed_errors(
     progress: Callable[[float], None] | None = None,
     box: ParameterBox | None = None,
 ) -> NeededErrors:
-    """Find the smallest torque errors.
+    """Find the smallest torque errors with which the logs agree with the prior.
 
     Args:
         model: of the arm, its prior the one that the online part uses.
@@ -114,7 +114,7 @@ def needed_errors(
 def momentum_equations(
     model: RobotModel, errors: MeasurementErrors, logs: Sequence[Measurements], box: ParameterBox
 ) -> Iterator[MomentumRows]:
-    """Equations of every window length that the identifier uses, for a theta in the box, by chunks of each log."""
+    """Momentum equations of all window lengths of the identifier, in chunks of each log, for a theta in the box."""
     for log in logs:
         stream = MomentumStream(model, errors, default_windows(model, errors))
         for at in range(0, len(log), _CHUNK):
@@ -124,13 +124,13 @@ def momentum_equations(
 
 
 def torque_reach(rows: MomentumRows, relative: FloatArray) -> FloatArray:
-    """(M,) d of equations: by how much their half width grows with a, at least; in their offset's column."""
+    """(M,) d of each equation: by how much its half width grows with a at least. It equals the offset's column."""
     area = rows.matrix[np.arange(len(rows)), rows.layout.offset.start + rows.joint]
     return np.asarray(area / (1.0 + relative[rows.joint]))
 
 
 def _needed(rows: MomentumRows, theta: FloatArray, relative: FloatArray) -> FloatArray:
-    """(M,) a that theta needs in each equation."""
+    """(M,) smallest a with which theta satisfies each equation."""
     return np.asarray((np.abs(rows.matrix @ theta - rows.target) - rows.slack) / torque_reach(rows, relative))
 
 
@@ -148,7 +148,7 @@ def _sides(
 
 
 def _program(sides: FloatArray, middle: FloatArray, scale: FloatArray, n: int) -> tuple[FloatArray, FloatArray]:
-    """Theta and a that satisfy the sides that are known."""
+    """Solve the linear program over the known sides; return theta and a."""
     size = len(middle)
     for method in ("highs", "highs-ipm", "highs-ds"):
         found = linprog(

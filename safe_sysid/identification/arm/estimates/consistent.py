@@ -31,7 +31,7 @@ _BASIS = np.stack([pseudo_inertia(unit) for unit in np.eye(PER_LINK)])
 
 @dataclass(frozen=True)
 class LinkBoxes:
-    """What is known of links besides being real."""
+    """What is known of the links, besides that they are physically consistent."""
 
     masses: FloatArray | None = None  #: (n, 2) kg, smallest and largest; None: any
     centres: FloatArray | None = None  #: (n, 3, 2) m, of the centre of mass in the joint's frame; None: anywhere
@@ -39,7 +39,7 @@ class LinkBoxes:
 
 @dataclass(frozen=True, eq=False)
 class ProvedSet:
-    """What is proved: parameters in a box, and combinations of them in intervals."""
+    """The proved set: parameters lie in a box, and combinations of them in intervals."""
 
     matrix: FloatArray  #: (nb, P) of the combinations
     lower: FloatArray  #: (nb,) of them
@@ -48,7 +48,7 @@ class ProvedSet:
     box_upper: FloatArray  #: (P,) of the parameters
 
     def constraints(self, x: Any, scale: FloatArray) -> list[Any]:
-        """For a solver's ``x = theta / scale``: a little narrower, in units of each interval's half width.
+        """Constraints on the solver's ``x = theta / scale``, a little narrower than the proved set.
 
         ``x``: (P,) variable; ``scale``: (P,).
         """
@@ -65,7 +65,7 @@ class ProvedSet:
         return out
 
     def holds(self, theta: FloatArray) -> bool:
-        """Whether theta (P,) is in all of it."""
+        """Whether theta (P,) lies in the proved set."""
         values = self.matrix @ theta
         combined = np.all((self.lower <= values) & (values <= self.upper))
         return bool(combined and np.all((self.box_lower <= theta) & (theta <= self.box_upper)))
@@ -73,7 +73,7 @@ class ProvedSet:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """What is to be fitted: ``|factor (matrix theta - values)|^2 / 2``."""
+    """Cost of the fit: ``|factor (matrix theta - values)|^2 / 2``."""
 
     factor: FloatArray  #: (nb, nb) R
     matrix: FloatArray  #: (nb, P) B of base parameters over all parameters, zero where those are known
@@ -81,7 +81,7 @@ class Fit:
 
 
 def is_consistent_arm(theta: FloatArray, layout: ParameterLayout, never_negative: IntArray) -> bool:
-    """Whether every link is real, and nothing is below zero that cannot be."""
+    """Whether every link is physically consistent and no friction or rotor inertia is negative."""
     links = all(is_consistent(theta[layout.link(j)]) for j in range(layout.n))
     return links and bool(np.all(theta[never_negative] >= 0.0))
 
@@ -107,7 +107,7 @@ def fit_consistent(
     regularisation: float = 0.0,
     inside: ProvedSet | None = None,
 ) -> FloatArray:
-    """The best consistent parameters.
+    """Find the physically consistent parameters that fit best.
 
     Args:
         fit: the log's part.
@@ -195,20 +195,20 @@ def _of_links(layout: ParameterLayout) -> IntArray:
 
 
 def _is_tied(matrix: FloatArray) -> BoolArray:
-    """(P,) parameters that share a base parameter with others, or have none."""
+    """(P,) which parameters share a base parameter with others, or influence no torque."""
     shared = (matrix != 0.0).sum(axis=1) > 1
     return np.asarray((matrix[shared] != 0.0).any(axis=0) | ~(matrix != 0.0).any(axis=0))
 
 
 def _congruent(body: FloatArray, unit: FloatArray) -> FloatArray:
-    """A pseudo-inertia in the units of a link."""
+    """Scale a pseudo-inertia to the units of its link."""
     length = unit[1] / unit[0]
     lever = np.array([length, length, length, 1.0])
     return np.asarray(body / (unit[0] * np.outer(lever, lever)))
 
 
 def _drawing(nominal: FloatArray, layout: ParameterLayout, links: list[int], never_negative: IntArray) -> FloatArray:
-    """The drawing, with something in the place of what is not real there."""
+    """The drawing's parameters; inconsistent links are replaced."""
     drawing = nominal.copy()
     for j in links:
         link = drawing[layout.link(j)]
@@ -235,7 +235,7 @@ def _box_constraints(boxes: LinkBoxes, j: int, unit: FloatArray, link: Any) -> l
 
 
 def _solve(problem: Any, x: Any) -> FloatArray | None:
-    """The solver's answer, or None; its status is only taken for what it does not say."""
+    """The solver's answer, or None. Its status is not trusted: a caller checks the answer."""
     import cvxpy as cp
 
     try:

@@ -38,7 +38,7 @@ _EXACT = 1e-8
 
 @dataclass(frozen=True)
 class ArmPrior:
-    """What is known before the log is looked at."""
+    """What is known of the arm before the log is used."""
 
     nominal: FloatArray | None = None  #: (P,) parameters of a drawing; None: of nothing
     fixed: BoolArray | None = None  #: (P,) parameters that are nominal exactly; None: none
@@ -49,7 +49,7 @@ class ArmPrior:
 
 @dataclass(frozen=True, eq=False)
 class ArmEstimate:
-    """What a log says of an arm."""
+    """Estimate of an arm's parameters from its logs."""
 
     method: str  #: one of METHODS
     theta: FloatArray  #: (P,) all parameters
@@ -109,7 +109,7 @@ def estimates(
     real: BoolArray | None = None,
     weighting: float = 1.0,
 ) -> list[ArmEstimate]:
-    """The same for several regularisations, which all need the same work on the samples.
+    """Estimate with several regularisations; the work on the samples is shared.
 
     Args:
         regressor: as of :func:`estimate`, as all others are.
@@ -221,7 +221,7 @@ def _blocks(count: int) -> list[slice]:
 
 
 def _lifted(base: BaseParameters, free: IntArray, size: int) -> BaseParameters:
-    """Base parameters of some columns as ones of all: on the others nothing depends."""
+    """Extend base parameters of some columns to all columns; no torque depends on the other columns."""
     independent = free[base.independent]
     dependent = np.setdiff1d(np.arange(size), independent)
     combination = np.zeros((len(base), len(dependent)))
@@ -230,16 +230,16 @@ def _lifted(base: BaseParameters, free: IntArray, size: int) -> BaseParameters:
 
 
 def _by_channel(residual: FloatArray, real: BoolArray, channels: int, of: Callable[[FloatArray], float]) -> FloatArray:
-    """(c,) of the residuals of each channel's equations; 0 where it has none."""
+    """(c,) values of ``of`` for the residuals of each channel's equations; 0 for a channel without any."""
     return np.array(
         [of(residual[c::channels][real[c::channels]]) if real[c::channels].any() else 0.0 for c in range(channels)]
     )
 
 
 def _spread(residual: FloatArray) -> float:
-    """Standard deviation without outliers: by the median, or the 90th percentile where that is larger.
+    """Robust standard deviation: from the median, or from the 90th percentile if that gives more.
 
-    Of quantised efforts, and of joints that few motions load, most residuals are next to nothing.
+    The percentile is for quantised efforts and rarely loaded joints: most of their residuals are nearly zero.
     """
     middle, most = np.quantile(np.abs(residual), [0.5, 0.9])
     return float(max(1.4826 * middle, most / 1.6449))
@@ -254,7 +254,7 @@ def _reweighted(
     weighted: bool,
     progress: Callable[[float], None] | None,
 ) -> tuple[FloatArray, FloatArray]:
-    """Sigma (c,), and the square roots of the weights of rows."""
+    """Standard deviations (c,) of the channels, and the square roots of the rows' weights."""
     samples = len(target) // channels
     floor = max(_EXACT * float(np.abs(target).max()), 1e-300)
     roots, sigma = np.ones(len(target)), np.ones(channels)
@@ -283,7 +283,7 @@ def _reweighted(
 
 
 def normal_solution(columns: FloatArray, target: FloatArray, shares: FloatArray, start: FloatArray) -> FloatArray:
-    """Weighted least squares by normal equations in columns of size one, from start where the log does not say."""
+    """Weighted least squares by scaled normal equations; the start's values stay where the log is silent."""
     weighted = columns * shares[:, None]
     gram = weighted.T @ weighted
     scale = np.sqrt(np.maximum(np.diag(gram), 1e-300))
@@ -295,7 +295,7 @@ def normal_solution(columns: FloatArray, target: FloatArray, shares: FloatArray,
 def _best(
     columns: FloatArray, target: FloatArray, shares: FloatArray, start: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Triangular factor of the weighted columns, and the best values, by QR: no square of a condition number."""
+    """Triangular factor of the weighted columns, and the best values. QR does not square the condition number."""
     n = columns.shape[1]
     blocks = (
         np.column_stack([columns[part], target[part] - columns[part] @ start]) * shares[part, None]
@@ -336,7 +336,7 @@ def _covariance(
 def _standard(
     method: str, fit: Fit, layout: ParameterLayout, nominal: FloatArray, fixed: BoolArray, known: ArmPrior
 ) -> FloatArray:
-    """Standard parameters by a method."""
+    """Standard parameters of all links, by the chosen method."""
     if method in ("ols", "wls"):
         theta = nominal.copy()
         theta[~fixed] += (np.linalg.pinv(fit.matrix) @ (fit.values - fit.matrix @ np.where(fixed, 0, theta)))[~fixed]
@@ -349,7 +349,7 @@ def _standard(
 def _log_cholesky(
     fit: Fit, layout: ParameterLayout, known: ArmPrior, fixed: BoolArray, start: FloatArray
 ) -> FloatArray:
-    """The same minimum in variables that make every link real [Rucker2022]; from the drawing where it is real."""
+    """The same minimum in log-Cholesky variables [Rucker2022]; starts from the drawing's consistent links."""
     nominal = start if known.nominal is None else known.nominal
     links = [j for j in range(layout.n) if not fixed[layout.link(j)].any()]
     never = never_negative(layout, known)

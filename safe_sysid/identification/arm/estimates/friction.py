@@ -39,7 +39,7 @@ _STILL, _LASTING = 0.01, 0.1  # of the largest velocity; s: slower than this for
 
 @dataclass(frozen=True)
 class Column:
-    """One candidate."""
+    """A candidate column of the regressor."""
 
     #: "direction", "stribeck", "load", "gear", "coulomb", "viscous", "coupled_coulomb", "coupled_viscous" or
     #: "coupled_inertia"
@@ -52,7 +52,7 @@ class Column:
 
     @property
     def words(self) -> str:
-        """For tables."""
+        """Name of the column for tables."""
         if self.kind in _COUPLED:
             what, _ = _COUPLED[self.kind]
             sign = "plus" if self.sign > 0.0 else "minus"
@@ -68,7 +68,7 @@ class Column:
 
     @property
     def unit(self) -> str:
-        """Of its parameter."""
+        """Unit of its parameter."""
         if self.kind in _COUPLED:
             return _COUPLED[self.kind][1]
         return {
@@ -78,14 +78,14 @@ class Column:
 
     @property
     def signed(self) -> bool:
-        """Whether it may be below zero."""
+        """Whether its parameter may be negative."""
         return self.kind in ("direction", "gear")
 
 
 def at_rest(data: ArmData) -> BoolArray:
-    """(N, n_a) where a joint stands still: friction is then anything up to Coulomb's, and no equation of torques.
+    """(N, n_a) where a joint stands still. Friction is then unknown up to Coulomb's, so the torque gives no equation.
 
-    A joint that hardly ever moves has none: it is all that is known of it.
+    A joint that hardly ever moves counts as moving; otherwise nothing would be known of it.
 
     ``data``: samples.
     """
@@ -104,7 +104,7 @@ def at_rest(data: ArmData) -> BoolArray:
 
 
 def candidates(mechanism: Mechanism, link_side: bool = False) -> list[Column]:
-    """All columns that are tried.
+    """All candidate columns.
 
     ``mechanism``: of the joints; ``link_side``: whether torques are measured behind gears and friction.
     """
@@ -145,7 +145,7 @@ def columns_of(
     direction: FloatArray | None = None,
     link_side: bool = False,
 ) -> FloatArray:
-    """(N n_a, K) columns at a motion.
+    """Values (N n_a, K) of the columns along a motion.
 
     Args:
         chosen: K columns.
@@ -185,7 +185,7 @@ def columns_of(
 
 
 def _gear_columns(chosen: list[Column], mechanism: Mechanism, motion: MechanismMotion) -> FloatArray:
-    """(N, n_a, G): what a rotor inertia's column has more with a gear of one than without."""
+    """(N, n_a, G) part of a rotor inertia's column that comes from the rotor's spin, for a gear ratio of one."""
     kin = mechanism.kinematics
     joints = np.array([mechanism.actuated[column.row] for column in chosen], np.int64)
     axes = np.stack([kin.rotation[j] @ kin.axis[j] for j in joints])
@@ -209,7 +209,7 @@ def choose(
     held_out: tuple[FloatArray, FloatArray, FloatArray, BoolArray],
     columns: list[Column],
 ) -> list[int]:
-    """Which columns are worth it: forward selection; least squares on samples, judged on held-out ones.
+    """Choose columns by forward selection: fit by least squares on the samples, judge on held-out samples.
 
     Args:
         base: (M, nb) independent columns.
@@ -229,7 +229,7 @@ def choose(
     judges = [other[row::rows].T @ other[row::rows] for row in range(rows)]
 
     def judged(chosen: list[int]) -> tuple[FloatArray, FloatArray]:
-        """Squared held-out residual per row, and the scaled values."""
+        """Mean squared residual of the held-out rows, and the scaled parameters."""
         which = np.concatenate([np.arange(nb), nb + np.array(chosen, np.int64)])
         values = np.linalg.lstsq(gram[np.ix_(which, which)], gram[which, -1], rcond=1e-12)[0]
         full = np.zeros(len(scale))

@@ -1,4 +1,4 @@
-"""An estimate moved into what is proved: the nearest real arm whose base parameters lie in their intervals."""
+"""Projection of an estimate into the proved set: the nearest consistent arm with base parameters in their intervals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["agreeing"]
 
 
 def agreeing(found: ArmEstimate, layout: ParameterLayout, known: ArmPrior, inside: ProvedSet) -> ArmEstimate:
-    """The real arm nearest to an estimate, in its standard errors, of those that agree with what is proved.
+    """Find the consistent arm inside the proved set that is nearest to the estimate, measured in standard errors.
 
     ``found``: estimate of the layout's parameters alone, consistent.
 

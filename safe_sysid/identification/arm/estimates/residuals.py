@@ -1,4 +1,4 @@
-"""Residuals of joint torques: what they still depend on, and which term of a model would explain it."""
+"""Diagnosis of torque residuals: what they still depend on, and which model term would explain it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MISSING = {
 
 @dataclass(frozen=True)
 class ResidualFinding:
-    """Of one joint."""
+    """Result for one joint."""
 
     joint: str  #: its name
     rms: float  #: N m
@@ -50,7 +50,7 @@ def diagnose_residuals(
     counts: BoolArray | None = None,
     correlation_of_noise: float = 0.0,
 ) -> list[ResidualFinding]:
-    """Look at what is left.
+    """Test the residuals of every joint.
 
     Args:
         residual: (N, n) measured less model, in order of time, N m.
@@ -87,7 +87,7 @@ def diagnose_residuals(
 
 
 def filtered_noise(effect: ProcessingEffect) -> float:
-    """Correlation of neighbouring samples of white noise that went through a log's filter and decimation.
+    """Correlation of neighbouring samples of white noise after a log's filter and decimation.
 
     ``effect``: of the log's processing.
     """
@@ -100,7 +100,7 @@ def filtered_noise(effect: ProcessingEffect) -> float:
 
 
 def _explained(centred: FloatArray, values: FloatArray, independent: float) -> float:
-    """Share of the variance that means over bins of equal count explain, less what chance does."""
+    """Share of the variance explained by means over bins of equal count, less the share that chance explains."""
     order = np.argsort(values, kind="stable")
     parts = np.array_split(centred[order], _BINS)
     between = sum(len(part) * part.mean() ** 2 for part in parts if len(part))

@@ -47,7 +47,7 @@ class SineWaves:
         return self.middle + away, speed, bend
 
     def _share(self, t: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """(N, 1) share of the sines from 0 to 1 and back, at rest with no acceleration at its ends; derivatives."""
+        """(N, 1) amplitude of the sines from 0 to 1 and back, smooth at both ends, with its first two derivatives."""
         left, right = t / self.ramp, (self.seconds - t) / self.ramp
         x, sign = np.clip(np.minimum(left, right), 0.0, 1.0), np.where(left < right, 1.0, -1.0) / self.ramp
         s = x**3 * (10.0 - 15.0 * x + 6.0 * x**2)
@@ -56,7 +56,7 @@ class SineWaves:
 
 
 def box_of_motions(mechanism: Mechanism) -> tuple[FloatArray, FloatArray]:
-    """Lower and upper positions (n_a,) of the motors that motions stay within: limits, at most 2 rad from 0."""
+    """Lower and upper positions (n_a,) of the motors for exciting motions: the limits, and at most 2 rad from 0."""
     low, high = (x[mechanism.actuated] for x in (mechanism.position_lower, mechanism.position_upper))
     return np.maximum(low, -_WIDEST), np.minimum(high, _WIDEST)
 
@@ -73,7 +73,7 @@ def exciting(
     ramp: float = 0.0,
     samples: int = _SAMPLES,
 ) -> SineWaves:
-    """A Fourier series within the limits, the best of some.
+    """Draw several Fourier series within the limits and return the best one.
 
     Args:
         columns: of the regressor that are independent and wanted.
@@ -118,7 +118,7 @@ def exciting(
 
 
 def _worth(gram: FloatArray, criterion: str) -> float:
-    """Of the Gram matrix of a regressor's columns; minus infinity where columns are zero or dependent."""
+    """Value of a Gram matrix of regressor columns; minus infinity if columns are zero or dependent."""
     scale = np.sqrt(np.diag(gram))
     if np.any(scale == 0.0):
         return -np.inf

@@ -19,7 +19,7 @@ _LOOKS = 12  # configurations in which a motion is tried
 
 @dataclass(frozen=True)
 class Unexcited:
-    """A base parameter that the log does not tell."""
+    """A base parameter that the log leaves open."""
 
     index: int
     torque: float  #: what it leaves open at other motions, root mean square, N m
@@ -33,7 +33,7 @@ def unexcited(
     speed: FloatArray,
     positions: FloatArray,
 ) -> list[Unexcited]:
-    """Base parameters whose standard error matters for other motions.
+    """Find the base parameters whose standard errors matter for other motions.
 
     Args:
         regressor: of (N, n) positions, velocities and accelerations of the motors' joints, (N, n, P).

@@ -24,7 +24,7 @@ _SLOPES = {57.29578: "velocities in deg/s", 1.0 / 57.29578: "positions in deg", 
 
 @dataclass(frozen=True)
 class DataFinding:
-    """Something that is wrong with a log."""
+    """A problem found in a log."""
 
     joint: str  #: that it is about
     kind: str  #: "still", "swapped", "reversed", "unit", "torque_sign", "torque_scale" or "columns"
@@ -32,7 +32,7 @@ class DataFinding:
 
 
 def check_log(log: Measurements, joint_names: Sequence[str]) -> list[DataFinding]:
-    """What positions and velocities say of each other.
+    """Compare positions with velocities.
 
     ``log``: of joints with positions; velocities may be missing; ``joint_names``: n names.
     """
@@ -69,7 +69,7 @@ def check_log(log: Measurements, joint_names: Sequence[str]) -> list[DataFinding
 
 
 def without_equations(logs: Sequence[Measurements], rate_hz: float) -> str:
-    """Why logs have no momentum equations, in words.
+    """Explain why logs have no momentum equations.
 
     ``logs``: all of them; ``rate_hz``: that the robot file declares.
     """
@@ -87,7 +87,7 @@ def without_equations(logs: Sequence[Measurements], rate_hz: float) -> str:
 
 
 def _compared(log: Measurements) -> tuple[FloatArray, FloatArray]:
-    """Changes of position over windows of some samples, and the integral of velocities over the same ones."""
+    """Changes of position over short windows, and the integrals of velocity over the same windows."""
     keep = np.concatenate([[True], np.diff(log.stamps) > 0.0]) & np.all(np.isfinite(log.qd), axis=1)
     stamps, q, qd = log.stamps[keep], log.q[keep], log.qd[keep]
     step = max(len(stamps) // 2000, 5)
@@ -103,7 +103,7 @@ def _correlation(x: FloatArray, y: FloatArray) -> float:
 
 
 def check_torques(modelled: FloatArray, measured: FloatArray, joint_names: Sequence[str]) -> list[DataFinding]:
-    """What measured torques say of modelled ones, friction included: a reversed sign, or another unit.
+    """Compare measured torques with modelled ones: find reversed signs and wrong units.
 
     Friction of a drawing may be several times too large or small, and what links need may differ in sign where several
     of them pull against each other: only what neither explains is named.

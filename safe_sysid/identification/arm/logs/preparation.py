@@ -37,12 +37,12 @@ _LATE = 0.3  # of a period: velocities later than this behind the positions are 
 
 
 class DataError(SafeSysIdError):
-    """Logs cannot be used for an identification of the arm; names the log, the joint, the value and the expectation."""
+    """A log cannot be used to identify the arm; the message names log, joint, value and expectation."""
 
 
 @dataclass(frozen=True)
 class Processing:
-    """How samples are made from logs."""
+    """Options of the processing of logs."""
 
     cutoff_hz: float | None = None  #: of the Butterworth filter; None: 20 Hz, less where the rate is low; 0: no filter
     #: one sample of so many is kept; None: ten, fewer where the rate is below forty times the cut-off
@@ -72,7 +72,7 @@ class Processing:
 
 @dataclass(frozen=True, eq=False)
 class ProcessingEffect:
-    """What processing did to one log: root mean squares per joint of what it took away."""
+    """What the processing removed from one log: root mean squares per joint."""
 
     rate_hz: float
     cutoff_hz: float  #: of the filter; infinite without
@@ -91,7 +91,7 @@ class ProcessingEffect:
 
 @dataclass(frozen=True, eq=False)
 class ArmData:
-    """Samples of the joints with motors, from one or several logs."""
+    """Processed samples of the motorised joints, from one or several logs."""
 
     joint_names: tuple[str, ...]
     stamps: FloatArray  #: (N,) s, of each log by its own clock
@@ -132,11 +132,11 @@ class ArmData:
         return len(self.stamps)
 
     def parts(self) -> list[slice]:
-        """Samples of each segment."""
+        """Slices of the segments."""
         return [slice(int(a), int(b)) for a, b in pairwise(self.segments)]
 
     def only(self, parts: Sequence[tuple[int, slice]]) -> ArmData:
-        """Some samples: number of the log and a slice within one segment, for each new segment.
+        """Select samples: each new segment is given by the number of a log and a slice within one segment.
 
         ``parts``: in the order wanted; none empty.
         """
@@ -155,7 +155,7 @@ class ArmData:
         )
 
     def split(self, share: float = 0.3, validation_logs: Sequence[int] | None = None) -> tuple[ArmData, ArmData]:
-        """Samples to identify with, and samples to validate with.
+        """Split into samples for identification and samples for validation.
 
         Args:
             share: of each log that is its last part, for validation.
@@ -201,7 +201,7 @@ class ArmData:
 
 
 def prepare(logs: Sequence[Measurements], joint_names: Sequence[str], processing: Processing | None = None) -> ArmData:
-    """Make samples from logs.
+    """Process logs into samples.
 
     Args:
         logs: as they were recorded, of the joints with motors.
@@ -237,7 +237,7 @@ def prepare(logs: Sequence[Measurements], joint_names: Sequence[str], processing
 def _one_log(
     number: int, log: Measurements, names: tuple[str, ...], processing: Processing
 ) -> tuple[list[tuple[FloatArray, ...]], ProcessingEffect]:
-    """Processed segments (stamps, q, qd, qdd, torque, direction), and what was done."""
+    """Process one log: segments of (stamps, q, qd, qdd, torque, direction), and what was removed."""
     if log.n != len(names):
         raise DataError(f"log {number}: {log.n} joints: expected {len(names)}: {', '.join(names)}")
     for what, values in (("positions", log.q), ("efforts", log.effort)):
@@ -342,7 +342,7 @@ def _central(values: FloatArray, period: float) -> FloatArray:
 
 
 def _delays(segments: Sequence[Signals], period: float) -> FloatArray:
-    """(n,) s by which velocities of the log are behind those of its positions: least squares in the acceleration."""
+    """(n,) delay of the measured velocities behind the positions, s, by least squares on the acceleration."""
     across, square = 0.0, 1e-300
     for _, q, qd, _ in segments:
         velocity = _central(q, period)
@@ -368,7 +368,7 @@ def _differentiated(
 
 
 def _inner(raw: tuple[FloatArray, ...], smooth: tuple[FloatArray, ...]) -> slice:
-    """Which of the raw samples the filter kept."""
+    """Indices of the raw samples that remain after filter and decimation."""
     edge = (len(raw[0]) - len(smooth[0])) // 2
     return slice(edge, edge + len(smooth[0]))
 
@@ -384,9 +384,9 @@ def _directions(qd: FloatArray, transition: float, cutoff: float, rate: float) -
 
 
 def _filtered(segment: Signals, cutoff: float, rate: float) -> Signals:
-    """All signals through the same filter, forwards and backwards, without what its edges spoil.
+    """Filter all signals forwards and backwards, and cut off the edges.
 
-    Before they are differentiated: that commutes with the filter but at the edges, where it is better so.
+    Filtering comes before differentiation: the two commute except at the edges.
     """
     if cutoff == 0.0:
         return segment

@@ -1,4 +1,4 @@
-"""What files of certificates have in common: a ``.json`` that names the hash of its ``.npz``, arrays read with care.
+"""Common format of certificate files: a ``.json`` that names the hash of its ``.npz``; arrays are checked when read.
 
 What is read is not trusted: sizes, shapes and types are checked before memory is taken, nothing is unpickled.
 """
@@ -134,7 +134,7 @@ def _read_array(
 
 
 def check_common(need: Callable[[bool, str, str], None], header: Mapping[str, Any]) -> int:
-    """Types of what all certificates have: the robot's joints, the arrays' hash; returns the number of joints.
+    """Check the fields that all certificates have: joints and hash of the arrays. Returns the number of joints.
 
     ``need``: raises unless its first argument is true, naming field and expectation.
     """
@@ -153,7 +153,7 @@ def check_common(need: Callable[[bool, str, str], None], header: Mapping[str, An
 
 
 def is_log(stated: Any) -> bool:
-    """Whether this names a log: its hash, and how many samples."""
+    """Whether this identifies a log by hash and number of samples."""
     return isinstance(stated, dict) and is_hash(stated.get("sha256")) and is_count(stated.get("samples"))
 
 

@@ -48,7 +48,7 @@ _ARRAYS: Mapping[str, tuple[str, tuple[str | int, ...]]] = {
 
 @dataclass(frozen=True, eq=False)
 class ArmCertificate:
-    """What a certificate says; shapes, types and sizes are checked, nothing else."""
+    """Content of a certificate. Only shapes, types and sizes have been checked."""
 
     path: Path  #: of the ``.json``
     header: Mapping[str, Any]  #: content of the ``.json``

@@ -19,7 +19,7 @@ _MOST = 1_000_000  # joints, samples: whatever whole number an error model has
 
 
 def robot_to_json(model: RobotModel) -> dict[str, Any]:
-    """The robot of a certificate: name, hashes of what URDF and YAML (overrides applied) say, and what they say."""
+    """The robot's entry in a certificate: name, and content and hashes of URDF and YAML (overrides applied)."""
     content = identity(model, "bounds")
     urdf, declared = content["urdf"], content["declared"]
     return {
@@ -32,7 +32,7 @@ def robot_to_json(model: RobotModel) -> dict[str, Any]:
 
 
 def robot_differences(stated: Mapping[str, Any], model: RobotModel) -> list[str]:
-    """What a certificate says of its robot and this model does not, one line each; empty if they agree.
+    """Differences between a certificate's robot and this model, one line each; empty if they agree.
 
     The hashes must belong to what is stated, and what is stated must be the model's.
 
@@ -101,7 +101,7 @@ def _is_kind(value: Any, kind: str) -> bool:
 
 
 def smaller_errors(stated: MeasurementErrors, declared: MeasurementErrors) -> list[str]:
-    """Errors that a certificate takes smaller, or other, than the robot's configuration declares, one line each."""
+    """Errors that a certificate assumes smaller or otherwise than the robot's configuration declares; a line each."""
     lines = []
     for field in dataclasses.fields(MeasurementErrors):
         if not field.init:

@@ -79,7 +79,7 @@ _ARRAYS: Mapping[str, tuple[str, tuple[str | int, ...]]] = {
 
 @dataclass(frozen=True, eq=False)
 class CertificateContext:
-    """What a certificate states besides the proof."""
+    """Context of a certificate: what it states besides the proof."""
 
     model: RobotModel
     errors: MeasurementErrors

@@ -76,7 +76,7 @@ class IntervalArray:
         return IntervalArray(np.asarray(self.lo[part]), np.asarray(self.hi[part]))
 
     def halved(self) -> IntervalArray:
-        """Half of it: exact, as nothing here is near underflow."""
+        """Half of the interval. This is exact, because nothing here is near underflow."""
         return IntervalArray(0.5 * self.lo, 0.5 * self.hi)
 
     def transposed(self) -> IntervalArray:
@@ -102,7 +102,7 @@ class IntervalArray:
 
 
 def exactly(values: ArrayLike) -> IntervalArray:
-    """Floats that are meant as they are."""
+    """Interpret floats as exact numbers."""
     array = np.asarray(values, float)
     return IntervalArray(array, array)
 
