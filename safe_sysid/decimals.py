@@ -79,18 +79,9 @@ def interval_text(
     return low, high
 
 
-def bracketed(lower: float, upper: float, digits: int = 2, scale: int | Fraction = 1) -> str:
-    """``[4.86, 5.10]``; arguments as :func:`interval_text`.
-
-    Args:
-        lower: may be ``-inf``.
-        upper: >= lower, may be ``inf``.
-        scale: of the unit that is shown.
-
-    Raises:
-        ParameterError: ends that cross, or are not numbers.
-    """
-    low, high = interval_text(lower, upper, digits, scale)
+def bracketed(lower: float, upper: float, digits: int = 2) -> str:
+    """``[4.86, 5.10]``; arguments and errors as of :func:`interval_text`."""
+    low, high = interval_text(lower, upper, digits)
     return f"[{low}, {high}]"
 
 
@@ -113,18 +104,9 @@ def estimate_text(
     return _on_one_step(lower, estimate, upper, digits, scale, None)
 
 
-def estimate_in(lower: float, estimate: float, upper: float, unit: str, digits: int = 3) -> str:
-    """``5.0 in [4.86, 5.10] kg``; arguments as :func:`estimate_text`.
-
-    Args:
-        lower: may be ``-inf``.
-        estimate: proves nothing; finite.
-        upper: >= lower, may be ``inf``.
-
-    Raises:
-        ParameterError: ends that cross, or something that is not a number.
-    """
-    low, middle, high = estimate_text(lower, estimate, upper, digits)
+def estimate_in(lower: float, estimate: float, upper: float, unit: str) -> str:
+    """``5.0 in [4.86, 5.10] kg``; arguments and errors as of :func:`estimate_text`."""
+    low, middle, high = estimate_text(lower, estimate, upper, 3)
     return f"{middle} in [{low}, {high}] {unit}"
 
 

@@ -1,4 +1,4 @@
-"""What can be chosen by name, and where it is: one of your own is a file and a line here (docs/refer/extending.md).
+"""Extension points: what can be chosen by name, and its module. A new one is a file and a line here (extending.md).
 
 Places are ``module:attribute`` and imported when they are chosen: settings take the names from here, and know no code.
 """

@@ -102,7 +102,7 @@ class Node:
     def publish_box(self, box: Any, nominal: np.ndarray) -> None:
         self.boxes.append(box.identity)
 
-    def try_soon(self) -> None:
+    def retry_autostart(self) -> None:
         self.tries += 1
 
     def refuse(self, source: str, reason: str, text: str) -> None:

@@ -287,7 +287,7 @@ def test_rows_are_the_margins_that_other_code_finds(seed: int) -> None:
     assert rows.values(x.ravel()) == pytest.approx(flat - 0.01, abs=1e-12)
     # Where a closer look finds less than the cushion, at a low in time, the next search looks, too.
     dense = rows.at(evenly(1.6, 100.0), evenly(1.6, 50.0))
-    closer = rows.with_lows_of(dense, x.ravel())
+    closer = rows.with_low_instants(dense, x.ravel())
     for name, part in dense.parts(x.ravel()).items():
         times, known = (dense.times, closer.times) if "clearance" not in name else (dense.pose_times, closer.pose_times)
         assert set(rows.times if "clearance" not in name else rows.pose_times) <= set(known)

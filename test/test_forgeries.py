@@ -12,7 +12,7 @@ from safe_sysid.apps.verify.published import TOLD
 from safe_sysid.apps.verify.verification import VerifyStatus
 from safe_sysid.studies.campaign.cases.case import build_case
 from safe_sysid.studies.forgeries import trial as summary
-from safe_sysid.studies.forgeries.directory import SMALL, answer_to, honest_run, left_by, log_of, trusting
+from safe_sysid.studies.forgeries.directory import SMALL, answer_to, honest_run, identify_and_write, log_of, trusting
 from safe_sysid.studies.forgeries.edits import EDITS, ForgeryScene, leaves, pattern_of
 from safe_sysid.studies.forgeries.trial import CHANGES, contradict, forge
 
@@ -111,7 +111,7 @@ def test_a_withdrawal_says_why_and_outlives_a_restart(tmp_path: Path) -> None:
     for index in range(8):
         settings = {key: value for key, value in SMALL.items() if key not in ("noise", "motion")}
         model, log = log_of(build_case(0, index, {"fixed": settings, "break": "wear"}))
-        run = left_by(tmp_path / str(index), model, log, 2)
+        run = identify_and_write(tmp_path / str(index), model, log, 2)
         if run.empty:
             break
     assert run.empty

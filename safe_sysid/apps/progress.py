@@ -1,4 +1,4 @@
-"""What says on stderr how much of something is done."""
+"""Progress on stderr: bars, steps and lines that say how much is done."""
 
 from __future__ import annotations
 

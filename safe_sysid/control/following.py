@@ -1,4 +1,4 @@
-"""What every controller does with plans and boxes: take or refuse them, follow, hand over, brake on the certified tail.
+"""Plan following, shared by all controllers: accept plans and boxes, follow, hand over, brake on the certified tail.
 
 ``idle -> holding -> tracking -> braking -> holding`` and ``fault``. Subclasses decide what acts on the arm: torques, or
 points of a trajectory.

@@ -1,4 +1,4 @@
-"""What real time this machine keeps: a bare loop beside the controller's, and the timing that can be declared.
+"""Real-time check of this machine: a bare loop beside the controller's, and the timing that can be declared.
 
 A controller holds a simulated arm of seven joints over topics on this machine, with gains for such slow timing that it
 is never refused: how fast the machine is does not depend on the arm. Beside it a thread of higher

@@ -1,4 +1,4 @@
-r"""What a dynamics backend offers: torque, gravity, inertia and regressors of one arm.
+r"""Interface of dynamics backends: torque, gravity, inertia and regressors of one arm.
 
 With the layout of :mod:`safe_sysid.robot.parameters` and ``H`` including rotor inertia:
 

@@ -134,7 +134,7 @@ class Identifier:
             self._estimate.add(enlarged(self._tare_rows, self._drift))
         self._nominal, self._consistent = self._estimate.estimate(self._polytope_box(prior))
         self._fresh = self._unproved = 0  # equations since the last update, and since the last proof
-        self._wait, self._waited, self._usual, self._news = 0, 0, 1.0, 0.0
+        self._wait, self._waited, self._usual, self._violation = 0, 0, 1.0, 0.0
         self._empty: str | None = None
         self._row_seconds = 0.0
 
@@ -203,8 +203,10 @@ class Identifier:
         payload = self.box.layout.payload
         start = time.perf_counter()
         last = self.box
-        self._news = news = max(self._news, self._set.news())  # and what was left waiting, or was not solved
-        if not (final or self._is_worth_programs(news)):
+        self._violation = violation = max(
+            self._violation, self._set.largest_violation()
+        )  # and what was left waiting, or was not solved
+        if not (final or self._is_worth_programs(violation)):
             self._fresh = 0
             self._set.prune()
             timings["prune"] = time.perf_counter() - start
@@ -221,7 +223,7 @@ class Identifier:
         gain = width - (bounds.upper - bounds.lower)
         share = float(np.max(gain / np.where(width > 0.0, width, 1.0)))
         self._wait = 0 if share >= _WORTH else min(max(2 * self._wait, 1), _LONGEST_WAIT)
-        self._usual, self._news = news if np.isfinite(news) else 1.0, 0.0
+        self._usual, self._violation = violation if np.isfinite(violation) else 1.0, 0.0
         if share < _LEAST and not final:
             self._set.prune()
             return self._result(UpdateStatus.NO_DATA, UpdateStatus.NO_DATA.value, timings)
@@ -237,11 +239,11 @@ class Identifier:
         message = f"{UpdateStatus.OK.value}: {bounds.solved} programs solved, {len(self._set)} equations kept"
         return self._result(UpdateStatus.OK, message, timings, proof)
 
-    def _is_worth_programs(self, news: float) -> bool:
+    def _is_worth_programs(self, violation: float) -> bool:
         """Whether what came since the last programs may tell something: at once while they do, else now and then."""
-        if news <= 0.0:
+        if violation <= 0.0:
             return False
-        if self._waited < self._wait and news < _LOUD * max(self._usual, 1.0):
+        if self._waited < self._wait and violation < _LOUD * max(self._usual, 1.0):
             self._waited += 1
             return False
         return True

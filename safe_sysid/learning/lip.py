@@ -1,4 +1,4 @@
-"""The residual model ``lip``: torque of a learned process less the rigid model's, and where it is to be believed.
+"""The residual model ``lip``: torque of a learned process less the rigid model's, and where it can be trusted.
 
 Its trust falls from one to zero where the process knows less than it did on held-out samples: every tenth time, the
 torque's deviation is found from a subset of the samples with the same hyperparameters. Fewer samples never leave less

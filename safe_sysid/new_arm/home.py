@@ -39,7 +39,7 @@ def pose_range(model: RobotModel) -> tuple[FloatArray, FloatArray]:
     return np.maximum(low, np.minimum(-np.pi, high)), np.minimum(high, np.maximum(np.pi, low))
 
 
-def propose_home(model: RobotModel, reach: float, seed: int = 0) -> FloatArray:
+def propose_home(model: RobotModel, reach: float) -> FloatArray:
     """A pose (n,) to start from; rad or m.
 
     Args:
@@ -49,7 +49,7 @@ def propose_home(model: RobotModel, reach: float, seed: int = 0) -> FloatArray:
     Raises:
         ParameterError: no pose is clear and can be held; says what was wrong with most.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     low, high = pose_range(model)
     q = rng.uniform(low, high, (_POSES, model.n))
     q[:, 0] = np.clip(0.0, low[0], high[0])  # turning the whole arm about a vertical axis changes nothing
@@ -88,13 +88,13 @@ def propose_home(model: RobotModel, reach: float, seed: int = 0) -> FloatArray:
     return np.round(q[order[int(np.argmin(final))]], 2)
 
 
-def payload_capacity(model: RobotModel, seed: int = 0) -> float:
+def payload_capacity(model: RobotModel) -> float:
     """A payload that the arm can hold in nearly every pose with half of the torque that its own weight leaves, kg.
 
     ``model``: of the arm; its payload's prior does not matter.
     """
     n, last = model.n, model.layout.payload.start
-    q = np.random.default_rng(seed).uniform(*pose_range(model), (400, n))
+    q = np.random.default_rng(0).uniform(*pose_range(model), (400, n))
     w = dynamics_of(model.kinematics).torque_regressor(q, np.zeros_like(q), np.zeros_like(q), 1.0)
     rotation, translation = model.flange
     grip = translation + out_of_arm(model.flange) * GRIP * rotation[:, 2]
@@ -104,14 +104,14 @@ def payload_capacity(model: RobotModel, seed: int = 0) -> float:
     return float(f"{min(max(0.5 * float(np.quantile(most, 0.05)), 0.1), 50.0):.2g}")
 
 
-def never_apart(model: RobotModel, seed: int = 0) -> dict[tuple[str, str], float]:
+def never_apart(model: RobotModel) -> dict[tuple[str, str], float]:
     """Pairs of bodies that are close in every pose, and that no proof exempts: to be allowed, or looked at.
 
     The joints between them keep them apart, or nothing would: bodies that cover them may overlap where they do not.
 
     Returns the largest distance of each pair in these poses, m; negative: how deep they overlap at best.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     pairs = PairDistances(model, Scene("nothing around"))
     largest = pairs.at(rng.uniform(*pose_range(model), (400, model.n)), want_slopes=False)[0].max(axis=0)
     return {pair: float(distance) for pair, distance in zip(pairs.names, largest, strict=True) if distance < _NEVER}

@@ -373,7 +373,7 @@ class MeasurementSettings(Section):
     )
 
     @property
-    def knows_means_only(self) -> bool:
+    def only_mean_torques(self) -> bool:
         """Whether efforts are means over steps, which say nothing of parts of them."""
         return self.effort == "mean" or (self.effort == "held" and self.torque_source == "link")
 
@@ -395,7 +395,7 @@ class MeasurementSettings(Section):
                     value=value,
                 )
         for name in ("torque_delay_s", "torque_jitter_s"):
-            if self.knows_means_only and getattr(self, name) > 0.0:
+            if self.only_mean_torques and getattr(self, name) > 0.0:
                 raise problem(
                     "0 for a mean torque, as a link-side one is, which says nothing of parts of a step; or "
                     "`effort: sampled`",

@@ -1,4 +1,4 @@
-"""How settings are declared: once, by the room that reads them, as fields of a :class:`Section`."""
+"""Declarations of settings: each room declares those that it reads, once, as fields of a :class:`Section`."""
 
 from safe_sysid.schema.parameter import REQUIRED, Parameter, Range
 from safe_sysid.schema.section import Keys, SchemaError, Section, entries, parameters, setting

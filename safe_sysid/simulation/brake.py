@@ -14,19 +14,14 @@ from safe_sysid.core.arrays import FloatArray
 
 __all__ = ["QuickStop"]
 
+_BANDWIDTH = 15.0  # of the position loop, rad/s; critically damped
+_TORQUE_RATE = 1000.0  # N m/s
+
 
 class QuickStop:
     """Decelerate every joint along a ramp, then hold position."""
 
-    def __init__(
-        self,
-        inertia: FloatArray,
-        torque_limit: FloatArray,
-        period: float,
-        deceleration: float = 1.5,
-        bandwidth: float = 15.0,
-        torque_rate: float = 1000.0,
-    ) -> None:
+    def __init__(self, inertia: FloatArray, torque_limit: FloatArray, period: float, deceleration: float = 1.5) -> None:
         """Tune the position loop, once, as a manufacturer does.
 
         Args:
@@ -34,13 +29,11 @@ class QuickStop:
             torque_limit: (n,) N m, never exceeded.
             period: of the drive's loop, s.
             deceleration: of the ramp, rad/s^2.
-            bandwidth: of the position loop, rad/s; critically damped.
-            torque_rate: largest change of torque, N m/s.
         """
         self._limit, self._period, self._deceleration = torque_limit, period, deceleration
-        self._stiffness = bandwidth**2 * inertia
-        self._damping = 2.0 * bandwidth * inertia
-        self._step = torque_rate * period
+        self._stiffness = _BANDWIDTH**2 * inertia
+        self._damping = 2.0 * _BANDWIDTH * inertia
+        self._step = _TORQUE_RATE * period
         self._lag = 2.0 * torque_limit / self._stiffness
         self.active = False
         n = inertia.size

@@ -1,4 +1,4 @@
-"""What the simulated hand of a robot holds: a payload gripped where the robot's file says, or one that suits it."""
+"""Payload in the simulated hand: gripped where the robot's file says, or chosen to suit the arm."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from safe_sysid.apps.verify.plan_verdict import over, told_margin
+from safe_sysid.apps.verify.plan_verdict import margin_text, over
 from safe_sysid.control.tube import TrackingTube
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.decimals import at_least
@@ -220,7 +220,7 @@ def _tightest(answer: PlannerResult, model: RobotModel) -> str:
         return ""
     asked = model.settings.planner.clearance_margin
     families = answer.certificate.families
-    return ", ".join(told_margin(families[name], asked) for name in ("clearance", "torque"))
+    return ", ".join(margin_text(families[name], asked) for name in ("clearance", "torque"))
 
 
 def write_motion(motion: PlannedMotion, out: Path, title: str) -> dict[str, Any]:

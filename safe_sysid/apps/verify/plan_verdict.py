@@ -13,7 +13,7 @@ from safe_sysid.planning.certification.certificate import FAMILIES
 from safe_sysid.planning.plan_files.plan_check import PlanReport
 from safe_sysid.robot.margin import UNITS, Margin
 
-__all__ = ["over", "print_verdict", "told_margin"]
+__all__ = ["margin_text", "over", "print_verdict"]
 
 
 def over(family: str, clearance_margin: float) -> str:
@@ -24,7 +24,7 @@ def over(family: str, clearance_margin: float) -> str:
     return f" over {declared_text(clearance_margin, 1000)} mm" if family in ("clearance", "self_clearance") else ""
 
 
-def told_margin(margin: Margin, clearance_margin: float) -> str:
+def margin_text(margin: Margin, clearance_margin: float) -> str:
     """A margin for people: those of distances say which distance they are counted from.
 
     ``margin``: the smallest of a family; ``clearance_margin``: distance that the certificate asked for, m.
@@ -84,7 +84,7 @@ def print_verdict(
         found = [(r.certificate.families[family], r) for r in reports if r.certificate is not None]
         margin, report = min(found, key=lambda item: item[0].value)
         name, file = report.path.name, report.file
-        told = (told_margin(margin, file.clearance_margin) if file is not None else f"{margin}") + (
+        told = (margin_text(margin, file.clearance_margin) if file is not None else f"{margin}") + (
             f" in {name}" if len(reports) > 1 and np.isfinite(margin.value) else ""
         )
         console.print(f"smallest margin: {told}", markup=False)

@@ -1,4 +1,4 @@
-"""What the commands of all papers share: options of their results, and the way from trials to tables."""
+"""Code that the papers' commands share: options of results, and the way from trials to tables."""
 
 from __future__ import annotations
 

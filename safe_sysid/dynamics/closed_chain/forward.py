@@ -1,4 +1,4 @@
-"""Forward dynamics of a mechanism in the coordinates of its motors: what held torques make of it."""
+"""Forward dynamics of a mechanism in the coordinates of its motors, under held torques."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a mechanism is made of and what comes out of it: closures, motions, and the error that a loop does not close."""
+"""Data types of mechanisms: closures, motions, and the error for a loop that does not close."""
 
 from __future__ import annotations
 

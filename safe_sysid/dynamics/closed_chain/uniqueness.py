@@ -1,4 +1,4 @@
-"""Assumption 1, by sampling: each position of the actuated joints leaves the passive ones one within their limits."""
+"""Uniqueness by sampling (Assumption 1): each position of the motors allows one position of the passive joints."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from safe_sysid.dynamics.closed_chain.parts import ClosureError
 __all__ = ["Uniqueness", "check_uniqueness"]
 
 _SAME = 1e-6  # rad or m: solutions nearer than this are one
+_SEARCHES = 40  # starting points of Newton's method for each position
 _WIDE = np.pi  # rad: where passive joints are searched that have no limits
 
 
@@ -35,14 +36,12 @@ class Uniqueness:
         return self.none == self.several == self.off_branch == 0
 
 
-def check_uniqueness(mechanism: Mechanism, samples: int = 100, searches: int = 40, seed: int = 0) -> Uniqueness:
+def check_uniqueness(mechanism: Mechanism, samples: int = 100) -> Uniqueness:
     """Sample positions of the actuated joints within their limits, and search for solutions from random places.
 
-    Args:
-        mechanism: with loops; of one without, there is nothing that could fail.
-        searches: starting points of Newton's method for each.
+    A mechanism without loops has nothing that could fail.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     passive, actuated = mechanism.passive, mechanism.actuated
     low = np.where(np.isfinite(mechanism.position_lower), mechanism.position_lower, mechanism.start - _WIDE)
     high = np.where(np.isfinite(mechanism.position_upper), mechanism.position_upper, mechanism.start + _WIDE)
@@ -54,7 +53,7 @@ def check_uniqueness(mechanism: Mechanism, samples: int = 100, searches: int = 4
     for _ in range(samples):
         q_a = rng.uniform(low[actuated], high[actuated])
         found: list[FloatArray] = []
-        for _ in range(searches):
+        for _ in range(_SEARCHES):
             q = rng.uniform(low, high)
             q[actuated] = q_a
             if close(mechanism.kinematics, mechanism.loops, q, transmission) == 0.0:

@@ -172,10 +172,10 @@ def _expected(arm: ArmToGenerate, model: PseudoSymbolicModel) -> dict[str, Float
     }
 
 
-def write_reduced(name: str, ranking: Ranking, small: Reduced, out: Path, prefix: str = "arm") -> Generated:
+def write_reduced(name: str, ranking: Ranking, small: Reduced, out: Path) -> Generated:
     """The files of a reduced model; without functions of the mass matrix if that is reduced, too.
 
-    ``out``: as of :func:`generate`; ``prefix``: likewise.
+    ``out``: as of :func:`generate`.
 
     Raises:
         ModelError: as :func:`generate`.
@@ -208,4 +208,4 @@ def write_reduced(name: str, ranking: Ranking, small: Reduced, out: Path, prefix
         f"there, no torque is off by more than {proved} N m, joint by joint (proved)",
     ]
     made = Generated(name, model, found, found.fewest(), times, expected, np.ones(1), about, 0.0)
-    return write(made, prefix, out)
+    return write(made, "arm", out)

@@ -169,13 +169,11 @@ def base_parameters_of_factor(factor: FloatArray, rank: float = _RANK) -> BasePa
     return BaseParameters(independent, dependent, combination)
 
 
-def random_states(
-    n: int, regressor: Callable[[FloatArray, FloatArray, FloatArray], FloatArray], count: int = 200
-) -> FloatArray:
-    """Regressor at random states. Its base parameters are all that any motion can identify.
+def random_states(n: int, regressor: Callable[[FloatArray, FloatArray, FloatArray], FloatArray]) -> FloatArray:
+    """Regressor at 200 random states. Its base parameters are all that any motion can identify.
 
     ``regressor``: of (N, n) positions, velocities and accelerations, (N, n, P).
     """
-    rng = np.random.default_rng(0)
+    rng, count = np.random.default_rng(0), 200
     q, qd, qdd = rng.uniform(-np.pi, np.pi, (count, n)), *(rng.normal(0.0, 3.0, (2, count, n)))
     return regressor(q, qd, qdd).reshape(count * n, -1)

@@ -166,7 +166,7 @@ class FeasibleSet:
         most = reach + np.abs(screen @ middle.astype(np.float32) - target)
         return (most > 1.0 - 1e-3) & np.isfinite(most)
 
-    def news(self) -> float:
+    def largest_violation(self) -> float:
         """Largest violation, in slacks, of the last programs' vertices by rows that came since.
 
         Cheap: no program is solved. What does not pass the solver's tolerance changes no bound; infinite before there

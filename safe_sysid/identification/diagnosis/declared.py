@@ -69,17 +69,14 @@ def contradicted_payload(
     rows: MomentumRows,
     box: ParameterBox,
     payload_constraints: PayloadConstraints | None = None,
-    method: str | None = None,
 ) -> list[Contradiction]:
     """Find declarations that contradict the equations, one at a time. The equations must agree with each other.
 
-    Args:
-        rows: of the run, and of a tare where ``log`` is 1.
-        payload_constraints: of hand and payload; None for what the model declares.
-        method: of bounding; None for the configured one.
+    ``rows``: of the run, and of a tare where ``log`` is 1; ``payload_constraints``: of hand and payload; None for what
+    the model declares.
     """
     known = PayloadConstraints.from_model(model) if payload_constraints is None else payload_constraints
-    method = model.settings.identification.method if method is None else method
+    method = model.settings.identification.method
     if not np.any(rows.log == 0) or not _empty(model, errors, rows, box, known, method):
         return []
     found = [

@@ -92,7 +92,7 @@ class MeasurementErrors:
                 raise ParameterError(f"{name} = {getattr(self, name)!r}: expected a finite number >= 0")
         if self.effort == "sampled" and self.torque_rate is None:
             raise ParameterError("torque_rate = None: expected a bound in N m/s, as effort is sampled")
-        if self.knows_means_only and self.torque_delay + self.torque_jitter > 0.0:
+        if self.only_mean_torques and self.torque_delay + self.torque_jitter > 0.0:
             raise ParameterError(
                 f"torque_delay + torque_jitter = {self.torque_delay + self.torque_jitter!r}: expected 0 for a mean "
                 "torque, as a link-side one is, which says nothing of parts of a step; or effort = 'sampled'"
@@ -102,7 +102,7 @@ class MeasurementErrors:
                 raise ParameterError(f"{name}: expected none, as a held or mean torque jumps; or effort = 'sampled'")
 
     @property
-    def knows_means_only(self) -> bool:
+    def only_mean_torques(self) -> bool:
         """Whether efforts are means over steps, which say nothing of parts of them.
 
         A motor may hold its torque for a period; behind gears it moves all the same.

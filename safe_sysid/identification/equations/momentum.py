@@ -217,7 +217,7 @@ class RowSource:
         known = ROTOR * n + kin.motors.joint
         data, kin = run.samples, unknowns.applied(kin).read_only
         self._run, self._box_seq, self._log = run, box.seq, log
-        self._means_only = errors.knows_means_only
+        self._means_only = errors.only_mean_torques
         # Columns of motors, then of zeros: those that are no parameters come behind all that are.
         self._motors = np.concatenate([known, box.size + np.arange(unknowns.count)])
         self._limits = limits = _limits(kin, box, errors, unknowns)

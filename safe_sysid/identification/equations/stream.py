@@ -43,7 +43,7 @@ def default_ramp(length: float, errors: MeasurementErrors) -> float:
     Per kg m^2 of inertia the ends cost ``2 dv`` without ramp and ``4 dq / ramp`` with it (plus remainders). A ramp
     weights the torque within a step, so it must be known there: of a mean it is not.
     """
-    if errors.knows_means_only:
+    if errors.only_mean_torques:
         return 0.0
     velocity, position = float(np.max(errors.velocity)), float(np.max(errors.position))
     ramp = min(_RAMP, 0.5 * length) if position == 0.0 else length / 3.0
@@ -58,8 +58,6 @@ class MomentumStream:
         model: RobotModel,
         errors: MeasurementErrors,
         windows: tuple[float, ...],
-        ramps: tuple[float, ...] | None = None,
-        stride: float = 1.0,
         log: int = 0,
         constants: bool = False,
     ) -> None:
@@ -67,8 +65,6 @@ class MomentumStream:
 
         Args:
             windows: lengths, s.
-            ramps: rise time for each length, s; None for :func:`default_ramp`.
-            stride: start of the next window after that of the last, in lengths.
             log: which log this is, for :attr:`MomentumRows.log`.
             constants: whether rows have columns for the arm's unknown constants; else their slack covers them.
         """
@@ -77,8 +73,8 @@ class MomentumStream:
         period = 1.0 / model.settings.measurement.rate_hz
         self._screen = SampleScreen(model.continuous, period)
         history = NEIGHBOURS if np.any(errors.position > 0.0) else 0
-        self._cutter = WindowCutter(windows, period, stride, errors.margin(period), history)
-        self._ramps = ramps if ramps is not None else tuple(default_ramp(length, errors) for length in windows)
+        self._cutter = WindowCutter(windows, period, 1.0, errors.margin(period), history)
+        self._ramps = tuple(default_ramp(length, errors) for length in windows)
         self._rejected: Counter[str] = Counter()
 
     @property

@@ -1,4 +1,4 @@
-"""What a trajectory controller told while it worked: desired and measured motion, from a bag of its state topic."""
+"""Desired and measured motion of a trajectory controller, from a bag of its state topic."""
 
 from __future__ import annotations
 

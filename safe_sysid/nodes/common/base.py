@@ -265,9 +265,9 @@ class BaseNode(Node):
         """To the log; from a loop's thread a little later, for a line costs as much as a tick."""
         self._untold.append((level, text))
         if self.loop is None or threading.get_ident() != self.loop.ident:
-            self.tell_rest()
+            self.log_remaining()
 
-    def tell_rest(self) -> None:
+    def log_remaining(self) -> None:
         """Log what the loop's thread has left to be told."""
         while True:
             try:
@@ -314,7 +314,7 @@ class BaseNode(Node):
             raise MessageRefusedError("more than one publisher", reason)
 
     def _tick_diagnostics(self) -> None:
-        self.tell_rest()
+        self.log_remaining()
         self.scheduling.check()
         now = time.monotonic()
         if not self._changed and now - self._published < self.parameters["diagnostics_period_s"]:

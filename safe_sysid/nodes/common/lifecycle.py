@@ -397,7 +397,7 @@ class ManagedNode(LifecycleNodeMixin, BaseNode):
             self._by_itself = False
         return self.active
 
-    def try_soon(self) -> None:
+    def retry_autostart(self) -> None:
         """What ``autostart`` waits for may be there now."""
         self._tried = -1e9
 

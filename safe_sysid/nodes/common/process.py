@@ -125,7 +125,7 @@ def run_node(
             try:
                 if work is not None:
                     work.end(for_good=True)
-                node.tell_rest()
+                node.log_remaining()
                 if work is not None:
                     work.close()
                 node.close()

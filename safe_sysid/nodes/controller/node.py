@@ -219,7 +219,7 @@ class ControllerNode(ManagedNode):
         self._brakes_until = time.monotonic() + longest_braking(rest, self.options.lockstep)
         if self._moves:
             self.say(f"told to end: braking along the certified tail for {rest:.2f} s first; once more: at once")
-        self.session.await_nobody()
+        self.session.stop_waiting()
 
     # -- inputs -------------------------------------------------------------------------------------------------
 

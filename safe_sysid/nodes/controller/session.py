@@ -70,7 +70,7 @@ class SessionOutput(Protocol):
     def publish_box(self, box: ParameterBox, nominal: FloatArray) -> None:
         """The box that control works with from now on."""
 
-    def try_soon(self) -> None:
+    def retry_autostart(self) -> None:
         """The first measurement has come: an activation may succeed now."""
 
     def refuse(self, source: str, reason: str, text: str) -> None:
@@ -180,7 +180,7 @@ class ControlSession:
     def _look_on(self, sample: JointSample) -> None:
         """A measurement is judged and commands nothing."""
         if self.newest is None:
-            self._output.try_soon()
+            self._output.retry_autostart()
         self.newest = sample
         self._remember(sample)
         if self._timing.lockstep and self._was_active:
@@ -380,9 +380,9 @@ class ControlSession:
         self.tell_state()
         return rest
 
-    def await_nobody(self) -> None:
+    def stop_waiting(self) -> None:
         """From now on no tick waits for anything: the others end, too."""
-        self._pending.await_nobody()
+        self._pending.stop_waiting()
         self.go_on()
 
     def want_start(self) -> None:

@@ -120,7 +120,7 @@ class PendingAnswers:
         if self._batch is not None:
             self._batch = max(self._batch, (stamp - self._take_after) // self._update + 1)
 
-    def await_nobody(self) -> None:
+    def stop_waiting(self) -> None:
         """From now on no tick waits for anything."""
         self._hand_over = self._batch = None
 

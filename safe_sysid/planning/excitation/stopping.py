@@ -17,15 +17,10 @@ VAIN_UPDATES = 2
 VAIN_SHARE = 0.1
 
 
-def bounds_stopped_improving(
-    history: Sequence[ParameterBox], threshold: float = VAIN_SHARE, updates: int = VAIN_UPDATES
-) -> bool:
-    """Whether none of theta_e's ten intervals shrank by more than ``threshold`` in any of the last ``updates``.
+def bounds_stopped_improving(history: Sequence[ParameterBox], updates: int = VAIN_UPDATES) -> bool:
+    """Whether each of the last ``updates`` was in vain for all of theta_e's ten intervals.
 
-    Args:
-        history: boxes in the order of their publication, the prior first.
-        threshold: relative to the interval's width before the update.
-        updates: how many updates in a row must have been in vain.
+    ``history``: boxes in the order of their publication, the prior first.
     """
     if updates < 1:
         raise PlanError(f"updates = {updates!r}: expected at least 1")
@@ -35,6 +30,6 @@ def bounds_stopped_improving(
         if before.epoch != after.epoch:
             return False
         old, new = (box.payload_upper - box.payload_lower for box in (before, after))
-        if np.any(old - new > threshold * old):
+        if np.any(old - new > VAIN_SHARE * old):
             return False
     return True

@@ -230,5 +230,5 @@ class _FastMotionSearch:
                 best = worst, x
             if worst <= 0.0 or found.violation > _HOPELESS:
                 break
-            rows = rows.with_lows_of(self.dense, x.ravel())
+            rows = rows.with_low_instants(self.dense, x.ravel())
         return best

@@ -90,7 +90,7 @@ class MotionRows:
         """The same at other instants."""
         return replace(self, times=times, pose_times=pose_times, cushion=cushion)
 
-    def with_lows_of(self, dense: MotionRows, x: FloatArray) -> MotionRows:
+    def with_low_instants(self, dense: MotionRows, x: FloatArray) -> MotionRows:
         """The same with more instants: those at which a closer look finds x lowest, where that is below the cushion.
 
         ``dense``: the same rows at many more instants; ``x``: (n m,) the motion.

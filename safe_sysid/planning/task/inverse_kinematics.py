@@ -55,7 +55,6 @@ def goal_from_pose(
     xyz: ArrayLike,
     rotation: ArrayLike,
     q_near: ArrayLike,
-    limits: JointLimits | None = None,
     clear: Callable[[FloatArray], Sequence[str]] | None = None,
     seed: int = 0,
 ) -> FloatArray:
@@ -65,7 +64,6 @@ def goal_from_pose(
         xyz: (3,) position of the tool frame in the world, m.
         rotation: (3, 3) of the tool frame in the world.
         q_near: (n,) rad, where the arm is.
-        limits: position limits; None: the model's.
         clear: reasons, in words, against resting at angles (n,), as of
             :func:`safe_sysid.planning.certification.certificate.start_check`; None: nothing speaks against any.
         seed: of the random angles that are tried besides ``q_near`` and the robot's home.
@@ -80,7 +78,7 @@ def goal_from_pose(
     if not (np.allclose(target_r @ target_r.T, np.eye(3), rtol=0.0, atol=1e-6) and np.linalg.det(target_r) > 0.0):
         raise PlanError(f"goal rotation = {target_r.tolist()}: expected a rotation matrix")
     near = frozen_array(q_near, (model.n,), "q_near")
-    limits = model.limits if limits is None else limits
+    limits = model.limits
     found: list[FloatArray] = []
     closest, closest_error = near, np.inf
     for start in _seeds(model, limits, near, seed):

@@ -1,4 +1,4 @@
-"""Triangles of a COLLADA (.dae) file that does nothing to its numbers besides listing them; others are refused.
+"""Reader of COLLADA (.dae) meshes. A file that moves, scales or bends its geometry is refused.
 
 pycollada, which trimesh reads such files with, takes corners that are not there from the end of the list, leaves out
 geometry that it cannot read, and rounds positions to single precision (`test_meshes.py`).

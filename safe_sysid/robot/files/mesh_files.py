@@ -1,4 +1,4 @@
-"""Triangles of STL, OBJ and PLY files, read by ourselves and only where the bytes are what the header says.
+"""Reader of STL, OBJ and PLY meshes. A file whose content differs from its header is refused.
 
 Of a file that is damaged or unusual, trimesh makes a smaller body without a word: it leaves out a solid or faces that
 are cut off, faces of indented lines, the divisor of a corner, and counts corners otherwise than the format says

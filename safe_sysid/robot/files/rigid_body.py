@@ -1,4 +1,4 @@
-"""A thing without joints from a URDF: what is handed to Pinocchio is what was checked, written again."""
+"""Rigid body from a URDF without joints. Pinocchio gets the checked content, written again."""
 
 from __future__ import annotations
 

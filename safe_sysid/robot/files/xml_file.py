@@ -1,4 +1,4 @@
-"""XML files read once, without document types, entities, or more elements than an honest file has.
+"""Reader of XML files without document types or entities, and with a limit on elements.
 
 Nothing else of us parses XML. Programs that get a description from us (Pinocchio, ROS) get the tree that was checked
 here, written again: never the file, which may say something else to another parser, or a moment later.

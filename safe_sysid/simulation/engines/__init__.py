@@ -1,4 +1,4 @@
-"""What a physics engine offers a simulated arm; :data:`safe_sysid.extensions.ENGINES` names them."""
+"""Interface of physics engines for simulated arms; :data:`safe_sysid.extensions.ENGINES` names the engines."""
 
 from __future__ import annotations
 

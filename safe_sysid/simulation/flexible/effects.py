@@ -1,4 +1,4 @@
-"""What a simulated arm's joints have besides rigid links: read from one file, scaled by one factor."""
+"""Effects in a simulated arm's joints besides rigid links: read from one file, scaled by one factor."""
 
 from __future__ import annotations
 

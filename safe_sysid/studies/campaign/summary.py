@@ -1,4 +1,4 @@
-"""What a campaign found: counts of its trials by the values of settings, in numbers and as a table."""
+"""Summary of a campaign: counts of its trials by the values of settings, as numbers and as a table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = [
     "finished",
     "groups_of",
     "is_sound",
-    "red",
+    "must_be_zero",
     "shown",
     "summarise",
     "table",
@@ -62,7 +62,7 @@ def shown(key: str, form: str = "") -> Cell:
     return lambda counts: "-" if counts[key] is None else format(counts[key], form)
 
 
-def red(*keys: str) -> Cell:
+def must_be_zero(*keys: str) -> Cell:
     """A cell: the sum of counts that should all be 0."""
 
     def cell(counts: Mapping[str, Any]) -> str:
@@ -164,8 +164,8 @@ def table(trials: Iterable[dict[str, Any]], title: str) -> Table:
     """Counts by category."""
     trials = list(trials)
     columns = {
-        "trials": shown("trials"), "exclusions": red("exclusions"), "empty sets": red("empty_sets"),
-        "broken eq.": red("broken_equations"), "faults": red("faults", "errors"),
+        "trials": shown("trials"), "exclusions": must_be_zero("exclusions"), "empty sets": must_be_zero("empty_sets"),
+        "broken eq.": must_be_zero("broken_equations"), "faults": must_be_zero("faults", "errors"),
         "width / prior": shown("median_width", ".3f"), "gap": shown("median_gap", ".2g"),
         "max row error": shown("largest_row", ".8f"),
     }  # fmt: skip

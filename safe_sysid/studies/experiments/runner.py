@@ -1,4 +1,4 @@
-"""What a table or figure consists of: numbered trials, which the campaigns' runners can run anywhere and go on with."""
+"""Trials of a table or figure, numbered, so that the campaigns' runners can run and resume them anywhere."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from safe_sysid.robot.model import RobotModel
 from safe_sysid.studies.campaign.cases.case import IdentificationCase, build_case
 from safe_sysid.studies.campaign.cases.noise import draw_signs
 
-__all__ = ["SMALL", "ForgedRun", "answer_to", "honest_run", "left_by", "log_of", "trusting"]
+__all__ = ["SMALL", "ForgedRun", "answer_to", "honest_run", "identify_and_write", "log_of", "trusting"]
 
 #: Small enough to be checked in some ten milliseconds; of these everything else is drawn.
 SMALL: dict[str, Any] = {
@@ -84,7 +84,7 @@ def log_of(case: IdentificationCase) -> tuple[RobotModel, Log]:
     return model, Log(model.joint_names, case.log(signs)[0])
 
 
-def left_by(folder: Path, model: RobotModel, log: Log, updates: int) -> LogRun:
+def identify_and_write(folder: Path, model: RobotModel, log: Log, updates: int) -> LogRun:
     """Identify, and leave what ``identify`` leaves for programs. ``updates``: into how many the log is divided."""
     errors = MeasurementErrors.from_model(model)
     method = model.settings.identification.method
@@ -121,7 +121,7 @@ def honest_run(seed: int, number: int) -> ForgedRun:
             continue
         keep = tempfile.TemporaryDirectory(prefix="safe_sysid_forgeries_")
         folder = Path(keep.name)
-        run = left_by(folder, model, log, 2)
+        run = identify_and_write(folder, model, log, 2)
         if not any(record.status == "OK" for record in run.records) or run.empty:
             continue
         verification = trusting(model)

@@ -17,8 +17,8 @@ from safe_sysid.identification.identifier import UpdateStatus
 from safe_sysid.studies.campaign.breaks import BREAKS
 from safe_sysid.studies.campaign.cases.case import build_case
 from safe_sysid.studies.campaign.cases.settings import generator
-from safe_sysid.studies.campaign.summary import ascending, count_table, finished, red, shown, totals
-from safe_sysid.studies.forgeries.directory import SMALL, answer_to, honest_run, left_by, log_of, trusting
+from safe_sysid.studies.campaign.summary import ascending, count_table, finished, must_be_zero, shown, totals
+from safe_sysid.studies.forgeries.directory import SMALL, answer_to, honest_run, identify_and_write, log_of, trusting
 from safe_sysid.studies.forgeries.edits import EDITS, ForgeryScene
 
 __all__ = [
@@ -83,7 +83,7 @@ def as_json(header: dict[str, Any], trials: Iterable[dict[str, Any]]) -> dict[st
 def table(trials: Iterable[dict[str, Any]], title: str) -> Table:
     """Counts by way."""
     trials = list(trials)
-    columns = {name: (red if name in ("passed", "missed", "errors") else shown)(name) for name in _COLUMNS}
+    columns = {name: (must_be_zero if name in ("passed", "missed", "errors") else shown)(name) for name in _COLUMNS}
     return count_table(title, trials, summarise, columns, {"": _by_way(trials).items()}, "way")
 
 
@@ -143,9 +143,9 @@ def contradict(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]
     with tempfile.TemporaryDirectory(prefix="safe_sysid_contradiction_") as place:
         folder, kept = Path(place) / "run", Path(place) / "kept"
         # What a run of the first half leaves, and what the whole log makes of it.
-        left_by(kept, model, log if len(log) < 4 else _half(log), 1)
+        identify_and_write(kept, model, log if len(log) < 4 else _half(log), 1)
         before = len(list(kept.glob("certificate_*.json")))
-        run = left_by(folder, model, log, 2)
+        run = identify_and_write(folder, model, log, 2)
         empty = any(record.status == UpdateStatus.EMPTY_SET.name for record in run.records)
         count = len(list(folder.glob("certificate_*")))
         answer, text = answer_to(folder, verification)

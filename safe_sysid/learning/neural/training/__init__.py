@@ -1,1 +1,1 @@
-"""What trains hybrid models: the only modules that import torch (extra ``learn``), and no control process them."""
+"""Training of hybrid models. Only these modules import torch (extra ``learn``); no control process imports them."""

@@ -57,7 +57,7 @@ class _FieldLayout:
         """Whether all but the fields, and what says nothing, is as it was."""
         return len(data) == len(self.template) and all(data[part] == known for part, known in self._fixed)
 
-    def says_the_same(self, data: bytes) -> None:
+    def check_padding(self, data: bytes) -> None:
         """But for its fields: where it differs all the same it is padding, which nobody has written.
 
         The first two bytes say how the rest is encoded; with another encoding every byte may differ.
@@ -140,7 +140,7 @@ class JointBytesReader:
             self._at = self._shape.starts[0], self._shape.starts[1], self._shape.starts[2]
             self._effort_at = self._shape.starts[3] if counts[2] == self._count else 0
         if self._shape is not None:
-            self._shape.says_the_same(data)
+            self._shape.check_padding(data)
         return sample
 
 
@@ -207,5 +207,5 @@ class CommandBytesReader:
         if isinstance(data, bytes) and command is not None and len(str(answered)) == _LABEL:
             self._layout.dim[0].label = str(answered)
             if message.layout == self._layout:
-                self._shape.says_the_same(data)
+                self._shape.check_padding(data)
         return answered, command

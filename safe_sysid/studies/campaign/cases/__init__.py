@@ -1,1 +1,1 @@
-"""What a trial is made of: its settings, a made-up arm and payload, true motion and torques, measurements."""
+"""Parts of a trial: settings, a made-up arm and payload, true motion and torques, measurements."""

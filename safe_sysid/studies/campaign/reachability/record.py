@@ -1,4 +1,4 @@
-"""What an attack found: counts, how near it came, every violation with what repeats it; and a campaign's summary.
+"""Results of an attack: counts, nearest approach, and each violation with the command that repeats it.
 
 A claim is an upper bound (lower bounds are negated). Floats only propose: where what was found comes within rounding of
 what is claimed, the value is computed again in 40 digits, and *any* excess over the claim is a violation. Claims for
@@ -17,7 +17,7 @@ from rich.table import Table
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.studies.campaign.reachability.exact import digits, number
 from safe_sysid.studies.campaign.reachability.tube import Tube
-from safe_sysid.studies.campaign.summary import ascending, count_table, finished, groups_of, red, shown, totals
+from safe_sysid.studies.campaign.summary import ascending, count_table, finished, groups_of, must_be_zero, shown, totals
 
 __all__ = ["CATEGORIES", "AttackRecord", "as_json", "climb", "complaint", "is_sound", "summarise", "table"]
 
@@ -98,7 +98,7 @@ def table(trials: Iterable[dict[str, Any]], title: str) -> Table:
     """Counts by category, and how near the attack came by family."""
     trials = list(trials)
     plain = ("trials", "enclosures", "extrema", "samples", "violations", "errors", "certified")
-    columns = {name: (red if name in ("violations", "errors") else shown)(name) for name in plain}
+    columns = {name: (must_be_zero if name in ("violations", "errors") else shown)(name) for name in plain}
     out = count_table(title, trials, summarise, columns, {name: groups_of(trials, name) for name in CATEGORIES})
     out.add_section()
     for name, (middle, most) in summarise(trials)["nearest"].items():

@@ -1,1 +1,1 @@
-"""What is made of trials: series, tables and figures beside the paper's."""
+"""Results of trials: series, tables and figures beside the paper's."""
