@@ -148,6 +148,13 @@ def test_every_module_has_a_room() -> None:
     assert not unknown, f"give {sorted(unknown)} a place in ROOMS of test_architecture.py, and say why in docs"
 
 
+def test_no_two_classes_share_a_name() -> None:
+    """One word, one meaning; an underscore in front does not count."""
+    found = [re.findall(r"^class _*(\w+)", path.read_text(encoding="utf-8"), re.MULTILINE) for path in modules()]
+    names = [name for each in found for name in each]
+    assert sorted({name for name in names if names.count(name) > 1}) == []
+
+
 def test_every_directory_with_modules_is_a_package() -> None:
     missing = {path.parent for path in modules() if not (path.parent / "__init__.py").exists()}
     assert not missing, f"without __init__.py neither wheels nor colcon install {sorted(map(str, missing))}"

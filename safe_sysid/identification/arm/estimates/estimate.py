@@ -111,21 +111,8 @@ def estimates(
 ) -> list[ArmEstimate]:
     """Estimate with several regularisations; the work on the samples is shared.
 
-    Args:
-        regressor: as of :func:`estimate`, as all others are.
-        torque: likewise.
-        layout: likewise.
-        rows_per_sample: likewise.
-        known: likewise, but for its regularisation.
-        method: likewise.
-        base: likewise.
-        progress: likewise.
-        pulls: regularisations.
-        real: as of :func:`estimate`.
-        weighting: power of sigma by which residuals of a row count less: 1 where they are noise.
-
-    Raises:
-        ParameterError: as :func:`estimate`.
+    Arguments and errors are those of :func:`estimate`; ``pulls``: the regularisations, in place of ``known``'s;
+    ``weighting``: power of sigma by which residuals of a row count less: 1 where they are noise.
     """
     known, channels = known or ArmPrior(), rows_per_sample or layout.n
     regressor, torque = np.asarray(regressor, float), np.asarray(torque, float)
