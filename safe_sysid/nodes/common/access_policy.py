@@ -32,7 +32,7 @@ _MANAGED = ("controller", "planner", "identifier")
 
 @dataclass(frozen=True)
 class AccessPolicy:
-    """Names that start with ``/`` are everybody's, all others are of the namespace; a node's own are ``node/name``."""
+    """Topics and services of a node. Leading ``/``: global; others: in the namespace; ``node/name``: a node's own."""
 
     publish: tuple[str, ...] = ()  #: topics
     subscribe: tuple[str, ...] = ()  #: topics
@@ -47,7 +47,7 @@ def _of(node: str, names: Sequence[str]) -> tuple[str, ...]:
 def _node(
     name: str, publish: Sequence[str] = (), subscribe: Sequence[str] = (), serve: Sequence[str] = ()
 ) -> AccessPolicy:
-    """A node of ours: with what every one has."""
+    """Access of one node, including what every node has."""
     managed = name in _MANAGED
     own = ("transition_event", "transition_reason", "configuration") if managed else ()
     services = (*_PARAMETERS, *(_LIFECYCLE if managed else ()), *serve)

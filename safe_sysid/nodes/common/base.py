@@ -59,7 +59,7 @@ _TURN, _LOOK = 0.1, 5
 
 
 def measurement_qos(lockstep: bool, depth: int = 5, history: bool = False) -> QoSProfile:
-    """Of ``joint_states``: sensor data; in lock-step nothing is lost, with ``history`` not even for latecomers."""
+    """QoS of ``joint_states``: sensor data; reliable in lock-step; with ``history`` late subscribers get everything."""
     if not lockstep:
         return QoSProfile(depth=depth, reliability=ReliabilityPolicy.BEST_EFFORT)
     durability = DurabilityPolicy.TRANSIENT_LOCAL if history else DurabilityPolicy.VOLATILE
@@ -127,18 +127,18 @@ class BaseNode(Node):
         raise NotImplementedError
 
     def overview(self) -> tuple[bytes, str, dict[str, Any]]:
-        """The same, whatever state the node is in."""
+        """Level, line and values for /diagnostics in any state of the node."""
         return self.status()
 
     def may_end(self) -> bool:
-        """The process was asked to end: whether it may, now. Asked again and again; must not raise, and not last."""
+        """Whether the process may end now. Called repeatedly after a request to end; must be quick, must not raise."""
         return True
 
     def close(self) -> None:
         """Stop work and write logs; called once, whatever happened before."""
 
     def spin_some(self, executor: Executor) -> None:
-        """Handle what has come, for at most 0.1 s; called again and again."""
+        """Handle waiting callbacks for at most 0.1 s; called repeatedly."""
         executor.spin_once(timeout_sec=0.1)
 
     def drive(
@@ -169,12 +169,12 @@ class BaseNode(Node):
     # -- callbacks ----------------------------------------------------------------------------------------------
 
     def listen(self, message_type: type, topic: str, callback: Callable[[Any], None], qos: QoSProfile | int) -> None:
-        """Subscribe; what ``callback`` refuses or trips over is counted and told, as is what is too long or often."""
+        """Subscribe. Refused, too long and too frequent messages are counted and reported; errors of ``callback``, too."""
         read = self.guarded(topic, lambda data: callback(decode(data, message_type)))
         self.rate_limiter.open(message_type, topic, read, qos, self.options.lockstep)
 
     def guarded(self, source: str, callback: Callable[..., Any], locked: bool = True) -> Callable[..., Any]:
-        """The callback, never raising; ``locked``: alone with what the node knows."""
+        """Wrap a callback so that it never raises; ``locked``: it holds the node's lock."""
         lock = self.lock if locked else nullcontext()
 
         def call(*args: Any) -> Any:
@@ -191,7 +191,7 @@ class BaseNode(Node):
         return call
 
     def every(self, seconds: float, callback: Callable[[], None]) -> None:
-        """Call on the wall clock, whatever simulated time does."""
+        """Call ``callback`` periodically on the wall clock, whatever simulated time does."""
         self.create_timer(seconds, self.guarded("timer", callback), clock=self._steady)
 
     def serve(self, name: str, action: Callable[[], str | None]) -> None:
@@ -248,7 +248,7 @@ class BaseNode(Node):
     # -- telling ------------------------------------------------------------------------------------------------
 
     def refuse(self, source: str, reason: str, text: str) -> None:
-        """Count something that is not used; tell /diagnostics and, ever more rarely while it goes on, the log."""
+        """Count a refused input; report it to /diagnostics and, with growing pauses, to the log."""
         key, now = f"{source}: {reason}", time.monotonic()
         with self.lock:
             self.refusals[key] += 1
@@ -257,12 +257,12 @@ class BaseNode(Node):
             self._tell(WARN, f"{source}: {text} ({self.refusals[key]} so far)")
 
     def say(self, text: str, level: bytes = OK) -> None:
-        """One line for people, as an error or a warning if ``level`` is that; /diagnostics follow."""
+        """Log one line at ``level``, and update /diagnostics."""
         self._tell(level, text)
         self._changed = True
 
     def _tell(self, level: bytes, text: str) -> None:
-        """To the log; from a loop's thread a little later, for a line costs as much as a tick."""
+        """Write to the log. A loop's thread writes later, because a line takes as long as a tick."""
         self._untold.append((level, text))
         if self.loop is None or threading.get_ident() != self.loop.ident:
             self.log_remaining()
@@ -284,7 +284,7 @@ class BaseNode(Node):
                 logger.info(text)
 
     def _turn(self) -> None:
-        """What needs no hurry."""
+        """Periodic work that is not urgent."""
         self._turns += 1
         self.rate_limiter.tick()  # without the lock: to make a subscription takes many ticks
         if self._turns % _LOOK == 0:
@@ -300,10 +300,10 @@ class BaseNode(Node):
                 self.publishers_changed()
 
     def publishers_changed(self) -> None:
-        """Others publish what only one may, or do no more. The lock is held."""
+        """Called with the lock held when a second publisher has come or gone."""
 
     def trust(self, topic: str) -> None:
-        """Whether what comes on a topic that is watched may be used. In lock-step, where no arm moves, it always may.
+        """Whether messages on a watched topic may be used. In lock-step, where no arm moves, they always may.
 
         ``topic``: relative name.
 

@@ -22,7 +22,7 @@ _FIXED = "In force until cleanup; given by the robot's file, or by this name at 
 
 
 def node_descriptor(parameter: Parameter, read_only: bool) -> ParameterDescriptor:
-    """Of a node's parameter.
+    """Descriptor of a node's parameter.
 
     ``parameter``: declared in the schema; ``read_only``: whether it is fixed at the start, in this kind of node.
     """

@@ -35,13 +35,13 @@ def configuration_digest(model: RobotModel, lockstep: bool, scene: Scene | None 
 
 
 def plan_digest(whole: str) -> str:
-    """What decides of a planner's digest: short enough for the header of every plan."""
+    """The decisive part of a planner's digest, short enough for the header of every plan."""
     first, _, rest = whole.partition(",")
     return f"{first},scene={_sections(',' + rest)['scene']}"
 
 
 def difference(theirs: str, ours: str) -> str:
-    """What differs, in words; "" if nothing does that proofs rest on.
+    """Describe differences on which proofs rest; "" if there are none.
 
     ``theirs``: digest that was heard; "" for none.
     """

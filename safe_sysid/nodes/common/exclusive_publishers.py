@@ -22,7 +22,7 @@ _SHOWN = 5
 
 @dataclass
 class _Topic:
-    """One that is watched."""
+    """A watched topic."""
 
     name: str
     shared: bool
@@ -40,7 +40,7 @@ class ExclusivePublishers:
         self._topics: dict[str, _Topic] = {}
 
     def watch(self, topic: str, shared: bool = False) -> None:
-        """From now on.
+        """Start to watch a topic.
 
         Args:
             topic: relative name.
@@ -53,7 +53,7 @@ class ExclusivePublishers:
         self._topics.clear()
 
     def tick(self) -> None:
-        """Look around; twice a second is enough."""
+        """Check the graph for publishers; twice a second is enough."""
         for topic in self._topics.values():
             if self._node.count_publishers(topic.name) < 2:
                 topic.since, topic.text, topic.serious = None, "", False
@@ -74,7 +74,7 @@ class ExclusivePublishers:
                 topic.text += ": expected one"
 
     def why_not(self, topic: str) -> str:
-        """Why nothing on a topic can be trusted; "" if nothing speaks against it.
+        """Why a topic cannot be trusted; "" if it can.
 
         ``topic``: relative name that is watched.
         """
@@ -83,14 +83,14 @@ class ExclusivePublishers:
 
     @property
     def serious(self) -> list[str]:
-        """What is wrong."""
+        """Certain violations."""
         return [topic.text for topic in self._topics.values() if topic.serious]
 
     @property
     def doubtful(self) -> list[str]:
-        """What may be one that died a moment ago."""
+        """Possible violations: the second publisher may be one that has just died."""
         return [topic.text for topic in self._topics.values() if topic.text and not (topic.serious or topic.shared)]
 
     def values(self) -> dict[str, str]:
-        """For /diagnostics."""
+        """Values for /diagnostics."""
         return {f"publishers of {name}": topic.text for name, topic in self._topics.items() if topic.text}

@@ -99,7 +99,7 @@ class ManagedNode(LifecycleNodeMixin, BaseNode):
         self._tell_configuration()
 
     def _tell_configuration(self, *_: Any) -> None:
-        """What the node works with, again after each change of a live parameter."""
+        """Publish the configuration, again after each change of a live parameter."""
         if self._configuration is None:
             return
         text = configuration_text(
@@ -188,7 +188,7 @@ class ManagedNode(LifecycleNodeMixin, BaseNode):
     # -- transitions --------------------------------------------------------------------------------------------
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Build; what cannot be used is a reason, not an error."""
+        """Build the node; unusable input is a reason for refusal, not an error."""
         return self._go("configure", INACTIVE, self._configure)
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -204,11 +204,11 @@ class ManagedNode(LifecycleNodeMixin, BaseNode):
         return self._go("cleanup", UNCONFIGURED, self._release)
 
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """The same, for ever: the process ends."""
+        """Clean up and end the process."""
         return self._go("shutdown", FINALIZED, self._release)
 
     def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """After something that nobody foresaw: back to the beginning, or, if that fails too, the end."""
+        """After an unexpected error: return to unconfigured, or end if that fails, too."""
         try:
             self._release()
             return TransitionCallbackReturn.SUCCESS
@@ -225,7 +225,7 @@ class ManagedNode(LifecycleNodeMixin, BaseNode):
         then: Callable[[], None] | None = None,
         before: Callable[[], list[str]] | None = None,
     ) -> TransitionCallbackReturn:
-        """One transition; with ``then`` the lock is held, so that nothing comes between it and the new state."""
+        """Perform one transition; ``then`` runs with the lock held, so that nothing comes before the new state."""
         began = time.monotonic()
         try:
             reasons = [] if before is None else before()
@@ -247,7 +247,7 @@ class ManagedNode(LifecycleNodeMixin, BaseNode):
         return TransitionCallbackReturn.SUCCESS
 
     def _refuse_transition(self, text: str) -> None:
-        """Tell; of what is tried again and again by itself only what is new."""
+        """Report a refused transition; repeated attempts of autostart are reported only if the reasons change."""
         if text != self._refused or not self._by_itself:
             self._refused = text
             self._tell_reason(text, WARN)
@@ -306,7 +306,7 @@ class ManagedNode(LifecycleNodeMixin, BaseNode):
                 return
 
     def _survive_requests(self) -> None:
-        """A transition that there is not, or not now, would end the executor: rclpy raises where it should refuse.
+        """Refuse impossible transitions. rclpy would raise, which ends the executor.
 
         Nor can a shutdown be refused by its callback: whatever that returns, the node is finalized.
         """
@@ -333,7 +333,7 @@ class ManagedNode(LifecycleNodeMixin, BaseNode):
     # -- the others' configuration ------------------------------------------------------------------------------
 
     def check_digest(self, who: str, theirs: str) -> None:
-        """Whether a message comes of the same configuration.
+        """Whether a message comes from the same configuration.
 
         Raises MessageRefusedError: it does not; until one comes that does the node is in error.
         """
@@ -351,7 +351,7 @@ class ManagedNode(LifecycleNodeMixin, BaseNode):
 
     @property
     def foreign(self) -> list[str]:
-        """Why the node must not work with the others, if so."""
+        """Reasons why the node must not work with the other nodes; empty if it may."""
         return list(self._foreign.values())
 
     # -- telling ------------------------------------------------------------------------------------------------
@@ -362,7 +362,7 @@ class ManagedNode(LifecycleNodeMixin, BaseNode):
         self._changed = True
 
     def overview(self) -> tuple[bytes, str, dict[str, Any]]:
-        """Of the state that the node is in, with the reason of the last refusal."""
+        """Overview of the node's state, with the reason of the last refusal."""
         level, text = OK, self.lifecycle
         values: dict[str, Any] = {}
         if self.lifecycle in (INACTIVE, ACTIVE):
@@ -398,7 +398,7 @@ class ManagedNode(LifecycleNodeMixin, BaseNode):
         return self.active
 
     def retry_autostart(self) -> None:
-        """What ``autostart`` waits for may be there now."""
+        """Let ``autostart`` try again at once."""
         self._tried = -1e9
 
     def close(self) -> None:

@@ -28,7 +28,7 @@ class MessageRefusedError(MessageError):
 
 
 def printable(text: str, longest: int = 2000) -> str:
-    r"""What strangers wrote, safe to show: a terminal obeys control characters, so they become ``\x1b`` and the like.
+    r"""Foreign text made safe for a terminal: control characters become ``\x1b`` and the like.
 
     ``longest``: letters that are kept.
     """
@@ -53,7 +53,7 @@ class JointSample(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PlanAnswer:
-    """What a planner says for one hand-over."""
+    """Answer of a planner for one hand-over."""
 
     start_ns: int
     box_identity: str  #: ``epoch:seq`` of the box that the plan is certified for
@@ -74,7 +74,7 @@ class PlanAnswer:
 
 @dataclass(frozen=True, eq=False)
 class BoundsAnswer:
-    """A box, and what is said about it."""
+    """A box, with its batch and digest."""
 
     box: ParameterBox
     nominal: FloatArray  #: (P,) in it

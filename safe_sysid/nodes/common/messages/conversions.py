@@ -216,7 +216,7 @@ def plan_message(plan: Plan, joint_names: Sequence[str], start_ns: int, digest: 
 def empty_plan_message(
     start_ns: int, box_identity: str, joint_names: Sequence[str], next_ns: int | None = None, digest: str = ""
 ) -> JointTrajectory:
-    """No points: there is no certified plan for this hand-over, brake. One, without numbers: the next is for then."""
+    """Message without a plan. No points: brake at this hand-over. One empty point: the time of the next plan."""
     msg = JointTrajectory()
     msg.joint_names = list(joint_names)
     write_stamp(msg.header.stamp, start_ns)
@@ -269,14 +269,14 @@ def read_plan(msg: JointTrajectory, joint_names: Sequence[str]) -> PlanAnswer:
 
 
 def joint_order(names: Sequence[str], joint_names: Sequence[str]) -> list[int]:
-    """Where each joint of the model is in a message that has exactly these."""
+    """Index of each joint of the model in a message with exactly these joints."""
     if len(names) != len(joint_names) or set(names) != set(joint_names):
         raise MessageRefusedError("wrong joints", f"{_some(names)}: expected {_some(joint_names)}, each once")
     return [list(names).index(joint) for joint in joint_names]
 
 
 def _next_start(point: JointTrajectoryPoint, start_ns: int) -> int:
-    """Of a single point: when the next plan will begin."""
+    """Start of the next plan, from a message with a single point."""
     after = point.time_from_start.sec * _SECOND + point.time_from_start.nanosec
     if any(len(getattr(point, field)) for field in ("positions", "velocities", "accelerations", "effort")):
         raise MessageRefusedError("wrong length", "1 point with numbers: expected 0, 2 or 3, or one without numbers")
@@ -340,7 +340,7 @@ def _label(batch: int | None, digest: str) -> str:
 
 
 def _read_label(label: str) -> tuple[int | None, str]:
-    """Batch and digest, each if it is said."""
+    """Batch and digest of a label, each if stated."""
     match = _LABEL.fullmatch(label)
     if match is None:
         raise MessageRefusedError("bad label", f"{label[:40]!r}: expected 'batch:m;digest:..', one of them, or nothing")

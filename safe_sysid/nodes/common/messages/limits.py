@@ -32,7 +32,7 @@ PAUSE_S = 1.0
 
 @dataclass(frozen=True)
 class Limit:
-    """Of what one node takes from one topic, or of one service."""
+    """Limit of one topic at one node, or of one service."""
 
     max_bytes: int  #: of a serialised message; 0: the middleware's own type bounds it (a service without fields)
     per_second: float  #: messages, in the long run
@@ -87,7 +87,7 @@ def limits_table() -> list[tuple[str, ...]]:
 
 
 class MessageFilter:
-    """In front of one subscription: judges bytes.
+    """Filter of one subscription: judges the size and rate of raw messages.
 
     Attributes:
         passed, too_long, too_often: how many messages.
@@ -127,9 +127,9 @@ class MessageFilter:
 
     @property
     def flooded(self) -> bool:
-        """Whether so many were refused within a second that it is better not to listen for a while."""
+        """Whether so many messages were refused within a second that the topic should be closed for a while."""
         return self._refused > self.limit.burst
 
     def forget(self) -> None:
-        """Listening again: what was refused before does not count against what comes now."""
+        """Forget earlier refusals, because the topic is open again."""
         self._refused = 0

@@ -41,7 +41,7 @@ def decode(data: bytes, message_type: type) -> Any:
 
 @dataclass
 class _LimitedInput:
-    """One subscription of an executor's."""
+    """One limited subscription."""
 
     message_type: type
     topic: str
@@ -53,7 +53,7 @@ class _LimitedInput:
 
 
 class InputRateLimiter:
-    """All subscriptions and services of a node.
+    """Limits all subscriptions and services of a node.
 
     Attributes:
         receivers: what is called with each message of a topic, serialised.
@@ -110,7 +110,7 @@ class InputRateLimiter:
         )
 
     def tick(self) -> None:
-        """Shut what is flooded, open what was shut for long enough; from a timer, never from a message's callback."""
+        """Close flooded topics, and reopen them after a pause. Called by a timer, never by a message's callback."""
         now = time.monotonic()
         for limited in self._inputs:
             if limited.subscription is None:
@@ -125,7 +125,7 @@ class InputRateLimiter:
                 self._refuse(limited.topic, "flooded", text)
 
     def forget(self) -> None:
-        """The node is cleaned up: subscriptions are destroyed by whoever does that."""
+        """Forget all subscriptions; the node's cleanup destroys them."""
         self._inputs.clear()
         self.filters.clear()
         self.receivers.clear()

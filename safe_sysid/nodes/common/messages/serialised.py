@@ -30,7 +30,7 @@ _LABEL = 19  # digits of a time in ns from 2001 to 2286
 
 
 class _FieldLayout:
-    """Where in the bytes of a kind of message its changing fields lie."""
+    """Places of the changing fields in a serialised message."""
 
     def __init__(self, data: bytes, marks: Sequence[bytes]) -> None:
         """Find each mark. Raises ValueError: one does not occur exactly once, or they overlap."""
@@ -45,7 +45,7 @@ class _FieldLayout:
         self._fix()
 
     def _fix(self) -> None:
-        """Collect the stretches between what is free."""
+        """Collect the fixed bytes between the fields."""
         self._fixed: list[tuple[slice, bytes]] = []
         start = 0
         for end in [*sorted(self._free), len(self.template)]:
@@ -54,11 +54,11 @@ class _FieldLayout:
             start = end + 1
 
     def fits(self, data: bytes) -> bool:
-        """Whether all but the fields, and what says nothing, is as it was."""
+        """Whether all bytes but the fields and the padding are unchanged."""
         return len(data) == len(self.template) and all(data[part] == known for part, known in self._fixed)
 
     def check_padding(self, data: bytes) -> None:
-        """But for its fields: where it differs all the same it is padding, which nobody has written.
+        """Learn padding: bytes besides the fields in which equal messages differ.
 
         The first two bytes say how the rest is encoded; with another encoding every byte may differ.
         """
@@ -77,7 +77,7 @@ def _numbers(count: int, which: int) -> FloatArray:
 
 
 def _joint_shape(names: Sequence[str], frame_id: str, counts: tuple[int, ...]) -> _FieldLayout:
-    """Of a JointState whose position, velocity and effort have so many entries."""
+    """Field layout of a JointState with these numbers of entries."""
     msg = JointState(name=list(names))
     msg.header.frame_id = frame_id
     msg.header.stamp.sec, msg.header.stamp.nanosec = _STAMP.unpack(_MARK)
@@ -91,7 +91,7 @@ def _joint_shape(names: Sequence[str], frame_id: str, counts: tuple[int, ...]) -
 
 
 def joint_message(data: bytes | JointState) -> JointState:
-    """The message object, of one that may be serialised."""
+    """The message object of a message that may be serialised."""
     return deserialize_message(data, JointState) if isinstance(data, bytes) else data
 
 
