@@ -169,7 +169,7 @@ class BaseNode(Node):
     # -- callbacks ----------------------------------------------------------------------------------------------
 
     def listen(self, message_type: type, topic: str, callback: Callable[[Any], None], qos: QoSProfile | int) -> None:
-        """Subscribe. Refused, too long and too frequent messages are counted and reported; errors of ``callback``, too."""
+        """Subscribe. Refused, too long or too frequent messages are counted and reported, as errors of ``callback``."""
         read = self.guarded(topic, lambda data: callback(decode(data, message_type)))
         self.rate_limiter.open(message_type, topic, read, qos, self.options.lockstep)
 
