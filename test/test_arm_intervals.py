@@ -138,7 +138,7 @@ def test_faults_that_fit_another_arm_contradict_a_declared_one():
     """All torques 1.3 times too large, or another gear ratio of a nearly round last link: no arm within 30 % is so."""
     model = load_robot("ur5e", **{"uncertainty.relative": 0.3})
     rng = np.random.default_rng(1)
-    log = random_log(rng, model, draw_truth(model, NO_PAYLOAD, rng, "uniform"), 4.0)
+    log = random_log(rng, model, draw_truth(model, NO_PAYLOAD, rng, "uniform"), 3.0)
     errors, last = MeasurementErrors.from_model(model), np.where(np.arange(model.n) == model.n - 1, 2.0, 1.0)
     arm_intervals(model, errors, [log])
     for q, qd, effort in ((1.0, 1.0, 1.3), (last, last, 1.0)):

@@ -31,10 +31,10 @@ def strip(result):
 
 
 def test_nothing_gets_out_of_an_honest_identifier():
-    results = trials(10, {}, 100)  # sixty below, thousands by the command
+    results = trials(6, {}, 100)  # sixty below, thousands by the command
     assert [r for r in results if not is_sound(r)] == []
     counts = summarise(results)
-    assert counts["trials"] == 10
+    assert counts["trials"] == 6
     assert counts["largest_row"] <= 1.0
     assert counts["median_width"] < 1.0
 

@@ -45,7 +45,7 @@ def evaluate(graph, values, inputs):
     return np.array([v.sign * known[v.index] if isinstance(v, GraphValue) else v for v in values])
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_pseudo_symbolic_code_is_the_recursion_of_pinocchio(seed):
     rng = np.random.default_rng(300 + seed)
     n = 2 + seed % 3

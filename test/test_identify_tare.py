@@ -27,7 +27,7 @@ def folder(tmp_path_factory):
     bare = theta.copy()
     bare[60:70] -= transform_inertial(*model.flange, dumbbell(8).theta)
     rng = np.random.default_rng(8)
-    plans = exciting_plans(np.array(model.settings.home), rng, n_plans=4, t_f=2.0, t_p=1.0, amplitude=0.4)
+    plans = exciting_plans(np.array(model.settings.home), rng, n_plans=2, t_f=2.0, t_p=1.0, amplitude=0.4)
     log = simulate(model.kinematics, bare, model.friction_transition_velocity, plans, rng=rng, chatter=0.5)
     m = noisy(log, 0.05, 0.025, rng)
     write_log(folder / "empty.npz", JOINTS, m)

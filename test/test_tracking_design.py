@@ -87,7 +87,7 @@ def test_the_robust_law_is_a_control_law(model: RobotModel) -> None:
     assert law.step(1e-3, q, z, np.stack([q, z, z]), use) is first
 
 
-@pytest.mark.parametrize("lockstep", [True, False])
+@pytest.mark.parametrize("lockstep", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_velocity_errors_of_a_milliradian_per_second_may_start(lockstep: bool) -> None:
     timing = {"timing": {"hold_max_s": 0.0013, "delay_max_s": 0.0003}}
     noise = {"measurement": {"velocity_error": 1e-3, "position_error": 2e-5}}
@@ -145,7 +145,7 @@ def test_an_arm_without_rotor_inertia(tmp_path: Path) -> None:
     assert outcomes == {True, False}
 
 
-@pytest.mark.parametrize("lockstep", [True, False])
+@pytest.mark.parametrize("lockstep", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_gains_for_a_motion_are_searched_for(model: RobotModel, lockstep: bool) -> None:
     """The tube is no wider than with the configuration's gains or a neighbour's; torques fit where they can."""
     box, trajectory = identified(model), fast(model)
