@@ -164,7 +164,7 @@ def test_the_report_needs_nothing_else_and_says_what_is_not_guaranteed(done):
     assert json.loads((folder / "copy.json").read_text()) == result
 
 
-@pytest.mark.parametrize("form", ["csv", "mcap"])
+@pytest.mark.parametrize("form", [pytest.param("csv", marks=pytest.mark.slow), "mcap"])
 def test_other_formats_give_the_same_intervals(done, form, tmp_path):
     _, result = done
     m, rng = piece(), np.random.default_rng(5)

@@ -22,22 +22,25 @@ def drawn(rng: np.random.Generator, samples: int, slides: list[bool]) -> MotionS
     return MotionSamples(*rng.uniform(-1.5, 1.5, (3, samples, len(slides))), slides)
 
 
-#: Five: the compiled loops over joints are in two parts, of four and of what is left.
-SLIDES = [False, True, False, False, False]
+#: Whether joints slide. With five the compiled loops over joints are in two parts, of four and of what is left.
+THREE, FIVE = [False, True, False], [False, True, False, False, False]
 
 
-def process(residual: bool = True) -> TorqueProcess:
-    rng, n = np.random.default_rng(0), len(SLIDES)
-    x, kernel = drawn(rng, 37, SLIDES), lip_kernel(n, friction=True, residual=residual)
+def process(slides: list[bool] = THREE, residual: bool = True) -> TorqueProcess:
+    rng, n = np.random.default_rng(0), len(slides)
+    x, kernel = drawn(rng, 37, slides), lip_kernel(n, friction=True, residual=residual)
     log = kernel.start(x) + 0.2 * rng.normal(size=kernel.count)
     return TorqueProcess(kernel, log, rng.uniform(-5.0, -3.0, n), x, rng.normal(size=(37, n)), Units(3.0, 0.5))
 
 
-@pytest.mark.parametrize("residual", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_compiled_predictions_are_those_of_the_process(residual: bool) -> None:
-    whole, subset = process(residual), np.arange(0, 37, 3)
+@pytest.mark.parametrize(
+    ("slides", "residual"),
+    [(THREE, True), *(pytest.param(FIVE, residual, marks=pytest.mark.slow) for residual in (False, True))],
+)
+def test_compiled_predictions_are_those_of_the_process(slides: list[bool], residual: bool) -> None:
+    whole, subset = process(slides, residual), np.arange(0, 37, 3)
     predictor = TorquePredictor(whole, subset)
-    far = drawn(np.random.default_rng(1), 25, SLIDES)
+    far = drawn(np.random.default_rng(1), 25, slides)
     torque, deviation = (
         np.array([of(*at).copy() for at in zip(far.q, far.qd, far.qdd, strict=True)])
         for of in (predictor.torque, predictor.deviation)
@@ -53,7 +56,7 @@ def test_compiled_predictions_are_those_of_the_process(residual: bool) -> None:
 
 def test_features_of_ones_own_are_not_compiled() -> None:
     whole = process()
-    n = len(SLIDES)
+    n = len(THREE)
     kernel = lip_kernel(n, extra=[LinearPart(lambda x: np.ones((n * len(x), 1)), 1)])
     own = TorqueProcess(kernel, np.zeros(kernel.count), np.zeros(n), whole.x, whole.torque)
     with pytest.raises(Exception, match="own features"):

@@ -74,12 +74,13 @@ def assert_braked(directory: Path) -> None:
     assert np.all(control["qd_d"][-1] == 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "number",
     [
-        pytest.param(signal.SIGINT, marks=pytest.mark.slow),  # test_a_plant_that_vanishes_holds_no_controller_back
+        signal.SIGINT,  # test_a_plant_that_vanishes_holds_no_controller_back
         signal.SIGTERM,
-        pytest.param(signal.SIGHUP, marks=pytest.mark.slow),  # one handler
+        signal.SIGHUP,  # one handler
     ],
 )
 def test_a_controller_that_is_told_to_end_brakes_first(tmp_path: Path, number: int) -> None:

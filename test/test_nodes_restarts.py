@@ -145,6 +145,7 @@ def test_whoever_is_killed_and_started_again_finds_its_place(tmp_path: Path) -> 
     assert all(box.contains(plant["theta_true"]) for box in lab.active)
 
 
+@pytest.mark.slow  # nobody moves meanwhile; whose time goes on: the next two
 def test_a_planner_that_is_started_late_again_and_again_is_waited_for_as_it_says(tmp_path: Path) -> None:
     """The controller expects a first plan at a time of its own: only until the planner says another."""
     nodes = {name: {**parameters, "lockstep_patience_s": 600.0} for name, parameters in NODES.items()}

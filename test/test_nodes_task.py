@@ -197,6 +197,7 @@ def test_goals_are_reached_with_certified_steps_that_can_be_checked_from_their_f
     assert 0.99 * margins["torque"] < float(told[1]) <= margins["torque"]
 
 
+@pytest.mark.slow  # poses become joint angles: test_planning_task.py
 def test_poses_of_the_tool_are_goals_too_or_refused_with_the_reason(desk: Desk) -> None:
     q = desk.wait_rest() + 0.04
     position, rotation = tool_pose(MODEL, q)
