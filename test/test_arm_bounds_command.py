@@ -14,12 +14,17 @@ from scipy.optimize import linprog
 
 from safe_sysid.cli import main
 from safe_sysid.dynamics import dynamics_of
+from safe_sysid.dynamics.magnitudes import link_norms
 from safe_sysid.errors import ConfigError
 from safe_sysid.identification.arm.bounds.intervals import base_of, empty_handed
 from safe_sysid.identification.certificates.files.arm import read_arm_certificate
+from safe_sysid.identification.certificates.interval_dynamics.link_bounds import LinkBounds
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.logs.formats.npz import write_log
+from safe_sysid.robot.kinematics import NO_EXCESS
 from safe_sysid.robot.loading import load_robot
+from safe_sysid.simulation.arms import draw_truth
+from safe_sysid.simulation.payloads import payload_from_spec, theta_e_with_payload
 
 
 @pytest.fixture(scope="module")
@@ -110,16 +115,58 @@ def test_an_interval_of_the_robot_file_that_is_not_proved_is_found(outcome, tmp_
     for part, words in (
         (content["joints"]["elbow"]["proved"]["link_upper"], "parameter"),
         (content["payload"]["prior_upper"], "payload.prior_upper[1] = "),
+        (content["joints"]["shoulder"]["proved"]["link_excess"], "joints.shoulder.proved.link_excess[1] = "),
     ):
         part[1] -= 1e-9
         path.write_text(yaml.safe_dump(content))
         assert main(["verify", str(tmp_path / "copy"), "--robot", "three_joint"]) == 1
         assert f"FAIL: robot.yaml: {words}" in capsys.readouterr().out
         part[1] += 1e-9
-    del content["joints"]["shoulder"]["proved"]["link_upper"], content["joints"]["shoulder"]["proved"]["link_lower"]
-    path.write_text(yaml.safe_dump(content))
-    with pytest.raises(ConfigError, match="rests on the others"):
-        load_robot(path)
+    proved = content["joints"]["elbow"]["proved"]
+    for keys, words in ((["link_excess"], "three numbers"), (["link_upper", "link_lower"], "rests on the others")):
+        for key in keys:
+            del proved[key]
+        path.write_text(yaml.safe_dump(content))
+        with pytest.raises(ConfigError, match=words):
+            load_robot(path)
+
+
+def test_bounds_over_all_poses_hold_for_the_real_links_which_need_not_be_in_the_box(outcome) -> None:
+    theta, found = outcome[1], load_robot(outcome[0] / "robot.yaml")
+    kin, box, layout = found.kinematics, empty_handed(found), found.layout
+    assert any(theta[layout.link(j)][0] > box.upper[layout.link(j)][0] for j in range(found.n))  # more than the box has
+    real, ours = link_norms(kin._replace(excess=NO_EXCESS), theta, theta), link_norms(kin, box.lower, box.upper)
+    assert np.all(real.a <= ours.a)
+    assert np.all(real.b <= ours.b)
+    states = np.random.default_rng(0).uniform(0.0, 1.0, (3, 5, found.n))
+    checked = [LinkBounds(k, *sides).over(*states) for k, sides in
+               ((kin._replace(excess=NO_EXCESS), (theta, theta)), (kin, (box.lower, box.upper)))]  # fmt: skip
+    for mine, theirs in zip(*map(vars, checked), strict=True):
+        assert np.all(vars(checked[0])[mine] <= vars(checked[1])[theirs])
+
+
+@pytest.mark.parametrize("mode", ["uniform", "corner"])
+def test_the_simulated_arm_of_an_identified_file_has_a_hand_that_the_file_allows(outcome, mode: str) -> None:
+    found = load_robot(outcome[0] / "robot.yaml")
+    payload = payload_from_spec("0.5,0,0,0.1,0.003,0,0.003,0,0,0.0005")
+    true = draw_truth(found, payload, 3, mode)
+    hand = true[found.layout.payload] - theta_e_with_payload(found, np.zeros(10), payload)
+    assert np.all((found.hand_prior[0] - 1e-12 <= hand) & (hand <= found.hand_prior[1] + 1e-12))
+
+
+def test_a_log_that_says_too_little_for_exchanges_leaves_the_declared_payload(tmp_path: Path, capsys) -> None:
+    model, rng = load_robot("three_joint"), np.random.default_rng(2)
+    theta, errors = model.theta_nominal, model.settings.measurement
+    true = simulate(model.kinematics, theta, model.friction_transition_velocity, wavy_plans(rng, 3, 0.5), rng=rng)
+    write_log(tmp_path / "log.npz", model.joint_names, noisy(true, errors.torque_abs, errors.torque_rel, rng))
+    command = ["identify-arm", str(tmp_path / "log.npz"), "--robot", "three_joint", "--out", str(tmp_path / "out")]
+    assert main([*command, "--force", "--quiet", "--plain-friction"]) in (0, 2)
+    combinations = read_arm_certificate(tmp_path / "out" / "arm_certificate_of_box.json").arrays["combinations"]
+    assert len(combinations) == model.layout.size
+    found = load_robot(tmp_path / "out" / "robot.yaml")
+    np.testing.assert_array_equal(found.arm_prior.payload_upper, model.arm_prior.payload_upper)
+    assert not found.kinematics.excess.any()
+    assert main(["verify", str(tmp_path / "out"), "--robot", "three_joint"]) == 0, capsys.readouterr().out
 
 
 def better(result: dict) -> None:

@@ -19,8 +19,8 @@ from safe_sysid.robot.files.packages import package_file
 from safe_sysid.robot.files.urdf import MOVING, joints_between, read_tree
 from safe_sysid.robot.files.yaml_file import read_yaml
 from safe_sysid.robot.frames import forward_kinematics
+from safe_sysid.robot.kinematics import NO_EXCESS, Kinematics, Motors
 from safe_sysid.robot.loading import load_robot
-from safe_sysid.robot.model import Kinematics, Motors
 
 #: Chains of the humanoid: first link's parent, and its joints ("r" turns, "p" slides, "f" is fixed).
 CHAINS = {
@@ -70,7 +70,11 @@ def random_tree(rng: np.random.Generator, n: int) -> tuple[Kinematics, pin.Model
         rng.choice([-1.0, 1.0], len(driven)) / rng.uniform(3.0, 20.0, len(driven)),
         spins / np.linalg.norm(spins, axis=1)[:, None],
     )
-    return (Kinematics(parent, rotation, translation, axis, gravity, travel, motors), model, np.concatenate(theta))
+    return (
+        Kinematics(parent, rotation, translation, axis, gravity, travel, NO_EXCESS, motors),
+        model,
+        np.concatenate(theta),
+    )
 
 
 @pytest.mark.parametrize("seed", range(12))

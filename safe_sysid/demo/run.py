@@ -19,7 +19,15 @@ from safe_sysid.control.tube import MeasuredTube
 from safe_sysid.demo.options import DemoOptions, Setup, prepare
 from safe_sysid.demo.progress import Progress, make_console
 from safe_sysid.demo.state import RunState
-from safe_sysid.demo.summarise import draw_pictures, goal_of, not_covered, summarise, timing_notes, write_page
+from safe_sysid.demo.summarise import (
+    draw_pictures,
+    goal_of,
+    mass_line,
+    not_covered,
+    summarise,
+    timing_notes,
+    write_page,
+)
 from safe_sysid.demo.supervisor import RunClock, RunFailedError, supervise
 from safe_sysid.demo.view import DemoView
 from safe_sysid.errors import SafeSysIdError
@@ -123,6 +131,7 @@ def _run(setup: Setup, console: Console, domain: int) -> int:
             print(f"safe-sysid demo: --json {options.json_file}: {error}", file=sys.stderr)
             end = Exit(status=1, reason="the summary could not be written where --json wants it")
     if logs.plant is not None or logs.updates:
+        console.print(Text(mass_line(setup, logs), style="bold"))
         print_report(console, summary)
     left = ", ".join([*pages, "summary.json", *pictures, "logs"])
     console.print(Text(f"{setup.run_dir}: {left}"), soft_wrap=True)

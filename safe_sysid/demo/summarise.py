@@ -9,8 +9,10 @@ from safe_sysid.apps.judge.evaluation import Evaluation
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.tube import TrackingTube
 from safe_sysid.core.arrays import FloatArray
+from safe_sysid.decimals import interval_text
 from safe_sysid.demo.options import Setup
 from safe_sysid.demo.supervisor import RunClock
+from safe_sysid.identification.payload_alone import payload_bounds
 from safe_sysid.report.run.logs import COMMANDED, PlanEntry, RunLogs
 from safe_sysid.report.run.summary import (
     Durations,
@@ -29,7 +31,7 @@ from safe_sysid.report.run.summary import (
 from safe_sysid.robot.margin import MarginRecord
 from safe_sysid.robot.shapes.pairs import unchecked
 
-__all__ = ["draw_pictures", "goal_of", "not_covered", "summarise", "timing_notes", "write_page"]
+__all__ = ["draw_pictures", "goal_of", "mass_line", "not_covered", "summarise", "timing_notes", "write_page"]
 
 
 #: Bins of the summary's histograms, us; and from how many periods on one counts as long.
@@ -92,6 +94,16 @@ def goal_of(setup: Setup, logs: RunLogs) -> GoalSummary | None:
         end_s=steps[-1].end if steps else None,
         text=logs.task or "not begun",
     )
+
+
+def mass_line(setup: Setup, logs: RunLogs) -> str:
+    """What the payload weighs, by itself: of last link and hand no torque says all, so less is known of the sum."""
+    if not logs.updates:
+        return "payload alone: no update"
+    last = logs.updates[-1]
+    alone = payload_bounds(setup.model, last.lower, last.nominal, last.upper)
+    low, high = interval_text(float(alone.lower[0]), float(alone.upper[0]), 3)
+    return f"payload alone: {low} to {high} kg, guaranteed"
 
 
 def _parameters(setup: Setup, logs: RunLogs) -> list[ParameterRow]:

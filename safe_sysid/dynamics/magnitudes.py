@@ -11,7 +11,8 @@ with d[l, k] an upper bound of the distance between axis k and the link's origin
 in their travel. Each factor carries the units of its joints, so sums over joints need no others. Since
 ``H_ij = sum_l <d_i x, d_j x>`` and ``Gamma_ijk = sum_l <d_i x, d_j d_k x>`` exactly, Cauchy-Schwarz and Leibniz bound
 every entry and every derivative without sampling. Physical consistency of the true links is used in two places: the
-inner product exists at all, and ``lambda_max(I) <= tr(I) / 2``.
+inner product exists at all, and ``lambda_max(I) <= tr(I) / 2``. Where the box holds what moves as the arm does and
+need not exist, ``Kinematics.excess`` says what the true links may have more.
 
 A motor of joint j, ratio 1 / gear, on a moving link adds ``kappa (e_j w^T + w e_j^T)`` to H, ``kappa = Ia_j gear``,
 ``w_i = z . z_i`` for the turning joints i up to its carrier (:mod:`safe_sysid.dynamics.recursion`). Unit vectors that
@@ -73,6 +74,8 @@ class LinkNorms:
 def link_norms(kin: Kinematics, lower: FloatArray, upper: FloatArray) -> LinkNorms:
     """Bounds over all configurations and all physically consistent parameters in the box (each (14 n,)).
 
+    Or of real links that exceed those of the box by at most ``kin.excess``.
+
     Prismatic joints are in their travel.
     """
     n = len(kin.axis)
@@ -89,11 +92,12 @@ def link_norms(kin: Kinematics, lower: FloatArray, upper: FloatArray) -> LinkNor
     along = np.array([ends[k + 1] @ kin.axis[k] for k in range(n - 1)] + [np.zeros(2)])
     across = np.sqrt(np.maximum(lengths[1:] ** 2 - along[:-1] ** 2, 0.0) + 1e-15).max(axis=1)
     a, b = np.zeros((n, n)), np.zeros((n, n))
+    excess = kin.excess if len(kin.excess) else np.zeros((n, 3))
     for link in range(n):
         lo, hi = lower[layout.link(link)], upper[layout.link(link)]
-        mass = max(hi[0], 0.0)
-        moment = np.linalg.norm(np.maximum(np.abs(lo[1:4]), np.abs(hi[1:4])))
-        inertia = max(0.5 * (hi[4] + hi[6] + hi[9]), 0.0)
+        mass = max(hi[0] + excess[link, 0], 0.0)
+        moment = np.linalg.norm(np.maximum(np.abs(lo[1:4]), np.abs(hi[1:4]))) + excess[link, 1]
+        inertia = max(0.5 * (hi[4] + hi[6] + hi[9] + excess[link, 2]), 0.0)
         for k in range(link + 1):
             if kin.sliding[k]:
                 a[link, k], b[link, k] = np.sqrt(mass), mass

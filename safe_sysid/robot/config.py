@@ -101,12 +101,22 @@ class ProvedSettings(Section):
         default=None,
     )
     link_upper: Vector10 | None = setting("likewise", "kg, kg m, kg m^2", default=None)
+    link_excess: Vector3 | None = setting(
+        "by how much mass, length of the first moment and Ixx + Iyy + Izz of the real link may exceed those of any "
+        "link between link_lower and link_upper, which move as the arm does and may be no arm's; needed with them",
+        "kg, kg m, kg m^2",
+        "[0, inf)",
+        default=None,
+    )
 
     @model_validator(mode="after")
     def _link_is_whole(self) -> ProvedSettings:
         lower, upper = self.link_lower, self.link_upper
         if (lower is None) != (upper is None) or any(a > b for a, b in zip(lower or (), upper or (), strict=True)):
             raise problem("link_lower <= link_upper, both or neither", below=("link_upper",), value=upper)
+        if (lower is None) != (self.link_excess is None):
+            expected = "three numbers beside link_lower and link_upper, as `identify-arm` writes them, else none"
+            raise problem(expected, below=("link_excess",), value=self.link_excess)
         return self
 
 

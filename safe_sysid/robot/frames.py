@@ -9,7 +9,7 @@ from scipy.spatial.transform import Rotation
 
 from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.errors import ParameterError
-from safe_sysid.robot.model import Kinematics, Motors, PackedKinematics
+from safe_sysid.robot.kinematics import NO_EXCESS, Kinematics, Motors, PackedKinematics
 
 __all__ = ["as_batch", "forward_kinematics", "joint_placement", "quaternion_wxyz", "unpacked"]
 
@@ -27,9 +27,8 @@ def quaternion_wxyz(rotation: ArrayLike) -> FloatArray:
 def unpacked(arm: PackedKinematics) -> Kinematics:
     """The arm of :attr:`Kinematics.packed`, in compiled code."""
     motors = arm[6]
-    return Kinematics(
-        arm[0], arm[1], arm[2], arm[3], arm[4], arm[5], Motors(motors[0], motors[1], motors[2], motors[3])
-    )
+    motors_of = Motors(motors[0], motors[1], motors[2], motors[3])
+    return Kinematics(arm[0], arm[1], arm[2], arm[3], arm[4], arm[5], NO_EXCESS, motors_of)
 
 
 @njit(cache=True)

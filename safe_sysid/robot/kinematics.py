@@ -11,7 +11,7 @@ from safe_sysid.core.arrays import BoolArray, FloatArray, IntArray
 from safe_sysid.errors import ModelError
 from safe_sysid.robot.parameters import frozen_array
 
-__all__ = ["NO_MOTORS", "Kinematics", "Motors", "PackedKinematics", "frozen_motors", "read_only"]
+__all__ = ["NO_EXCESS", "NO_MOTORS", "Kinematics", "Motors", "PackedKinematics", "frozen_motors", "read_only"]
 
 
 class Motors(NamedTuple):
@@ -39,6 +39,9 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
 NO_MOTORS = Motors(*map(read_only, (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros((0, 3)))))
 
 
+#: Links of the box are real ones.
+NO_EXCESS = read_only(np.zeros((0, 3)))
+
 #: The fields of :class:`Motors` and :class:`Kinematics`, in their order.
 PackedMotors = tuple[IntArray, IntArray, FloatArray, FloatArray]
 PackedKinematics = tuple[IntArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, PackedMotors]
@@ -55,6 +58,10 @@ class Kinematics(NamedTuple):
     #: (n, 2) positions that a prismatic joint stays between, m, which bounds over all configurations rest on; infinite
     #: for a turning joint, whose frame comes round again
     travel: FloatArray
+    #: (n, 3), or (0, 3) for zeros: by how much mass (kg), length of the first moment (kg m) and Ixx + Iyy + Izz
+    #: (kg m^2) of a real link may exceed those of the parameters, which may move as the arm does and be no arm's;
+    #: bounds over all configurations rest on real links
+    excess: FloatArray = NO_EXCESS
     motors: Motors = NO_MOTORS  #: rotors whose gear reaction is declared and not zero
 
     @classmethod
@@ -89,18 +96,16 @@ class Kinematics(NamedTuple):
     @property
     def read_only(self) -> Kinematics:
         """The same arm in arrays of the one kind that kernels are compiled for."""
-        parent, rotation, translation, axis, gravity, travel = map(read_only, self[:-1])
-        motors = Motors(*map(read_only, self.motors))
-        return Kinematics(parent, rotation, translation, axis, gravity, travel, motors)
+        return Kinematics(*map(read_only, self[:-1]), Motors(*map(read_only, self.motors)))
 
     @property
     def packed(self) -> PackedKinematics:
-        """The same as plain tuples, for compiled functions that Python calls with one state at a time.
+        """The same as plain tuples, for compiled functions that Python calls with one state at a time; no ``excess``.
 
         Numba takes some 0.7 us for each NamedTuple that comes from Python, and next to nothing for a tuple;
         :func:`safe_sysid.robot.frames.unpacked` gives compiled code the names back.
         """
-        return (*self[:-1], tuple(self.motors))  # type: ignore[return-value]
+        return (*self[:6], tuple(self.motors))  # type: ignore[return-value]
 
     @property
     def sliding(self) -> BoolArray:

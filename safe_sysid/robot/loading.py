@@ -106,10 +106,12 @@ def _build(file: str, settings: Settings, chain: UrdfChain) -> RobotModel:
     motors, gears = _motors(file, model, joints, chain, kinematics)
     exact = gears[:, 0] == gears[:, 1]
     kinematics = kinematics._replace(motors=Motors(*(x[exact] for x in motors)))
-    without = [name for name, joint in zip(names[:-1], joints[:-1], strict=True) if joint.proved.link_lower is None]
-    if 0 < len(without) < n - 1:
+    without = [name for name, joint in zip(names, joints, strict=True) if joint.proved.link_lower is None]
+    if 0 < len(without) < n:
         expected = "bounds, as other joints have some (what is proved of one link rests on the others), or none for all"
         raise ConfigError(file, f"joints.{without[0]}.proved.link_lower", None, expected)
+    if not without:
+        kinematics = kinematics._replace(excess=np.array([joint.proved.link_excess for joint in joints], float))
     prior = _arm_prior(theta, settings, joints)
     held = settings.payload.link
     return RobotModel(

@@ -109,6 +109,7 @@ class RobotModel:
             frozen_array(kin.axis, (n, 3), "kinematics.axis"),
             frozen_array(kin.gravity, (3,), "kinematics.gravity"),
             frozen_array(kin.travel, (n, 2), "kinematics.travel", finite=False),
+            frozen_array(kin.excess, (n if len(kin.excess) else 0, 3), "kinematics.excess"),
             frozen_motors(kin.motors, n),
         )
         for j, name in enumerate(self.joint_names):
@@ -267,6 +268,13 @@ class RobotModel:
             told.append(f"the rotors of {joints} do not turn in moving links: no gear_ratio is declared for them")
         return tuple(told)
 
+    def proved_link(self, j: int) -> tuple[FloatArray, FloatArray] | None:
+        """Bounds (10,), (10,) of link j that the settings call proved; None: those of `uncertainty` stand."""
+        joint = self.settings.joints.get(self.joint_names[j])
+        if joint is None or joint.proved.link_lower is None or joint.proved.link_upper is None:
+            return None
+        return np.array(joint.proved.link_lower, float), np.array(joint.proved.link_upper, float)
+
     @property
     def hand_prior(self) -> tuple[FloatArray, FloatArray]:
         """Bounds (10,), (10,) of the last link with the *empty* hand, at any opening.
@@ -277,11 +285,9 @@ class RobotModel:
         The prior box's own theta_e block cannot serve: it is that of hand and payload together. What is proved of the
         last joint's link takes its place, as for other links.
         """
-        last = self.settings.joints.get(self.joint_names[-1])
-        proved = None if last is None else last.proved
-        if proved is not None and proved.link_lower is not None and proved.link_upper is not None:
-            lower, upper = (np.array(side, float) for side in (proved.link_lower, proved.link_upper))
-            return frozen_array(lower, (10,), "hand_prior"), frozen_array(upper, (10,), "hand_prior")
+        proved = self.proved_link(self.n - 1)
+        if proved is not None:
+            return frozen_array(proved[0], (10,), "hand_prior"), frozen_array(proved[1], (10,), "hand_prior")
         uncertainty = self.settings.uncertainty
         floor = uncertainty.floor
         floors = np.array([floor.mass, *(floor.first_moment,) * 3, *(floor.inertia,) * 6])

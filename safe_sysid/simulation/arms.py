@@ -101,8 +101,11 @@ def _towards(inside: FloatArray, target: FloatArray) -> FloatArray:
 def hand_box(model: RobotModel) -> tuple[FloatArray, FloatArray]:
     """Bounds (10,), (10,) of the last link with *empty* hand: the same relative uncertainty as every other link.
 
-    The box's own theta_e block cannot serve: it is the prior of hand and payload together.
+    The box's own theta_e block cannot serve: it is the prior of hand and payload together. Where something is proved
+    of the last link, that.
     """
+    if model.proved_link(model.n - 1) is not None:
+        return model.hand_prior
     nominal = model.theta_nominal[model.layout.payload]
     uncertainty = model.settings.uncertainty
     floor = np.array([uncertainty.floor.mass] + 3 * [uncertainty.floor.first_moment] + 6 * [uncertainty.floor.inertia])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from safe_sysid.identification.arm.base_parameters import combination_names, par
 from safe_sysid.identification.certificates.arm_check import ArmVerdict, box_problem
 from safe_sysid.identification.certificates.files.arm import ARM_SCHEMA, ArmCertificate
 from safe_sysid.input_limits import MAX_JSON_BYTES, parse_json, read_regular_text
-from safe_sysid.robot.config import PayloadSettings, ProvedSettings, load_settings
+from safe_sysid.robot.config import JointSettings, PayloadSettings, ProvedSettings, load_settings
 from safe_sysid.robot.model import RobotModel
 
 __all__ = ["arm_problem", "print_arm_verdict"]
@@ -63,21 +64,51 @@ def _robot_problem(certificate: ArmCertificate, model: RobotModel) -> str | None
     wrong = box_problem(certificate, model, lower, upper)
     if wrong is not None:
         return f"robot.yaml: {wrong}"
-    return _payload_problem(model, settings.payload, lower[layout.payload], upper[layout.payload])
+    # Without exchanges the box holds the arm itself, and what is declared stays.
+    exchanged = len(certificate.arrays["combinations"]) < layout.size
+    return _excess_problem(model, joints, lower, upper, exchanged) or _payload_problem(
+        model, settings.payload, lower[layout.payload], upper[layout.payload], exchanged
+    )
 
 
-def _payload_problem(model: RobotModel, said: PayloadSettings, lower: FloatArray, upper: FloatArray) -> str | None:
+def _excess_problem(
+    model: RobotModel, joints: Mapping[str, JointSettings], lower: FloatArray, upper: FloatArray, exchanged: bool
+) -> str | None:
+    """Whether declared links exceed those between bounds (14 n,), (14 n,) of ``robot.yaml`` by no more than it says."""
+    prior = model.arm_prior.with_payload(*model.hand_prior)
+    known = model.kinematics.excess if len(model.kinematics.excess) else np.zeros((model.n, 3))
+    for j, name in enumerate(model.joint_names):
+        link, squares = model.layout.link(j), [Fraction(0)] * 3
+        if exchanged:
+            low, high, least, most = (
+                [Fraction(float(x)) for x in side[link]] for side in (lower, upper, prior.lower, prior.upper)
+            )
+            moment = sum((max(most[i] - low[i], high[i] - least[i], 0) ** 2 for i in (1, 2, 3)), Fraction(0))
+            more = max(most[0] - low[0], 0), max(sum(most[i] - low[i] for i in (4, 6, 9)), 0)
+            squares = [Fraction(more[0]) ** 2, moment, Fraction(more[1]) ** 2]
+        for i, (value, square) in enumerate(zip(joints[name].proved.link_excess or (), squares, strict=True)):
+            rest = Fraction(value) - Fraction(float(known[j, i]))
+            if rest < 0 or rest**2 < square:
+                expected = f"{float(known[j, i]) + float(square) ** 0.5!r}, by which a declared link may exceed these"
+                return f"robot.yaml: joints.{name}.proved.link_excess[{i}] = {value!r}: expected {expected}"
+    return None
+
+
+def _payload_problem(
+    model: RobotModel, said: PayloadSettings, lower: FloatArray, upper: FloatArray, exchanged: bool
+) -> str | None:
     """Whether the prior of hand and payload holds the declared payload in the hand (10,), (10,) of ``robot.yaml``."""
     least, most = model.hand_prior
     prior = model.arm_prior
     for i in range(10):
-        hand, declared, payload = (
+        hand, declared, (low, high) = (
             [Fraction(float(x[i])) for x in sides]
             for sides in ((lower, upper), (least, most), (prior.payload_lower, prior.payload_upper))
         )
-        low, high = payload[0] - declared[1] + hand[0], payload[1] - declared[0] + hand[1]
-        if i in (0, 4, 6, 9):  # the payload alone has no negative mass, or moment of inertia
-            low = max(low, hand[0])
+        if exchanged:
+            low, high = low - declared[1] + hand[0], high - declared[0] + hand[1]
+            if i in (0, 4, 6, 9):  # the payload alone has no negative mass, or moment of inertia
+                low = max(low, hand[0])
         for key, bound, good in (
             ("prior_lower", low, said.prior_lower[i] <= low),
             ("prior_upper", high, said.prior_upper[i] >= high),

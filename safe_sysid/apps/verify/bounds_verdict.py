@@ -77,12 +77,14 @@ def _assumed(model: RobotModel, verdicts: Sequence[ChainVerdict]) -> list[str]:
     """What a PASS rests on besides the errors of measurement, in words."""
     payload, tare = model.settings.payload, model.settings.tare
     low, high = model.hand_prior
+    # What identify-arm proved is of links that move as the arm's do: no scale would show this mass.
+    moves = " (and of the link before: `proved`)" if model.proved_link(model.n - 1) is not None else ""
     lines = [
         f"one payload in one grasp throughout each epoch's log ({', '.join(dict.fromkeys(v.log for v in verdicts))})",
         "every parameter of the arm within the prior of the robot's file",
         *model.model_assumptions,
         *filter(None, [model.drive_note]),
-        f"mass of last link and empty hand in {bracketed(low[0], high[0], 4)} kg (and its other nine parameters)",
+        f"mass of last link and empty hand{moves} in {bracketed(low[0], high[0], 4)} kg (its nine others, too)",
         f"friction constant; its sign known outside of {model.friction_transition_velocity:g} "
         f"{KEYS['friction_transition_velocity'].unit_for(model.sliding)}",
     ]

@@ -88,9 +88,10 @@ def robot_file(path: Path, found: ArmIdentification, urdf: str, law: ControlBox 
             joint[key] = float(found.theta[p])
             if proved is not None:
                 joint.setdefault("proved", {})[key] = [float(proved.lower[p]), float(proved.upper[p])]
-        if proved is not None:
+        if law is not None and proved is not None:
             sides = zip(("link_lower", "link_upper"), (proved.lower, proved.upper), strict=True)
             joint.setdefault("proved", {}).update({key: side[layout.link(j)].tolist() for key, side in sides})
+            joint["proved"]["link_excess"] = law.excess[j].tolist()
     size = layout.size
     for column, kappa in zip(found.columns, found.estimate.theta[size:], strict=True):
         j = found.mechanism.joint_names.index(column.joint)

@@ -41,6 +41,7 @@ class ControlBox:
     intervals: ArmIntervals  #: of the combinations that it is made of
     #: (10,), (10,) hold last link, hand and payload together, of an arm with its empty hand in the box
     payload: tuple[FloatArray, FloatArray]
+    excess: FloatArray  #: (n, 3) as ``Kinematics.excess``: the arm's links beside those of the box
 
 
 def control_box(found: ArmIntervals, model: RobotModel, theta: FloatArray) -> ControlBox:
@@ -58,7 +59,7 @@ def control_box(found: ArmIntervals, model: RobotModel, theta: FloatArray) -> Co
     """
     regressor = np.abs(random_states(model.n, dynamics_of(model.kinematics).torque_regressor))
     boxes = [
-        replace(one, box=box, payload=_payload(model, box, one.intervals))
+        replace(one, box=box, payload=_payload(model, box, one.intervals), excess=_excess(model, box, one.intervals))
         for one in control_boxes(found, model, theta)
         for box in [_with(one.box, theta)]
     ]
@@ -154,7 +155,7 @@ def _box(found: ArmIntervals, model: RobotModel, theta: FloatArray, moves: Float
     if found.errors.torque_source == "link":  # behind the friction: its bias stands in the offset's place
         lower[layout.offset], upper[layout.offset] = prior.lower[layout.offset], prior.upper[layout.offset]
     box = ParameterBox(lower, upper)
-    return ControlBox(box, intervals, _payload(model, box, intervals))
+    return ControlBox(box, intervals, _payload(model, box, intervals), _excess(model, box, intervals))
 
 
 def _payload(model: RobotModel, box: ParameterBox, intervals: ArmIntervals) -> tuple[FloatArray, FloatArray]:
@@ -171,3 +172,16 @@ def _payload(model: RobotModel, box: ParameterBox, intervals: ArmIntervals) -> t
     positive = [0, *_INERTIA]
     low[positive] = np.maximum(low[positive], box.payload_lower[positive])
     return low, high
+
+
+def _excess(model: RobotModel, box: ParameterBox, intervals: ArmIntervals) -> FloatArray:
+    """By how much links of the declared prior may exceed those of the box; none without exchanges."""
+    own, prior = model.kinematics.excess, intervals.box
+    found = np.zeros((model.n, 3)) if not len(own) else own.copy()
+    if not len(intervals.base.dependent):
+        return found
+    for j, link in enumerate(map(model.layout.link, range(model.n))):
+        above, below = prior.upper[link] - box.lower[link], box.upper[link] - prior.lower[link]
+        length = np.linalg.norm(np.maximum(np.abs(above), np.abs(below))[1:4])
+        found[j] += np.maximum([above[0], length, above[list(_INERTIA)].sum()], 0.0)
+    return found * (1.0 + 1e-12) + 1e-12  # for rounding of the sums, and of who checks it

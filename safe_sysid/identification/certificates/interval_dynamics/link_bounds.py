@@ -57,7 +57,7 @@ class DynamicsBounds:
 
 
 class LinkBounds:
-    """Bounds for all physically consistent parameters of a box."""
+    """Bounds for all physically consistent parameters of a box, or real links that exceed them by ``kin.excess``."""
 
     def __init__(
         self,
@@ -96,11 +96,13 @@ class LinkBounds:
         self._a, self._b, layout = np.zeros((n, n)), np.zeros((n, n)), ParameterLayout(n)
         for link in range(n):
             low, high = lower[layout.link(link)], upper[layout.link(link)]
-            mass = max(float(high[0]), 0.0)
-            moment = np.sqrt((np.maximum(np.abs(low[1:4]), np.abs(high[1:4])) ** 2).sum())
+            # What a real link has more than those that move as it does.
+            more = kin.excess[link].tolist() if len(kin.excess) else [0.0, 0.0, 0.0]
+            mass = max(float(np.nextafter(high[0] + more[0], np.inf) if more[0] > 0.0 else high[0]), 0.0)
+            moment = np.sqrt((np.maximum(np.abs(low[1:4]), np.abs(high[1:4])) ** 2).sum()) + more[1]
             # An upper bound below zero would say that no consistent link exists: zero is then as good as any.
             trace = max(float(np.nextafter(np.nextafter(high[4] + high[6], np.inf) + high[9], np.inf)), 0.0)
-            radius = np.sqrt(0.5 * trace)
+            radius = np.sqrt(0.5 * (trace + more[2]))
             for k in range(link + 1):
                 if sliding[k]:
                     self._a[link, k], self._b[link, k] = inflate(np.sqrt(mass)), mass
