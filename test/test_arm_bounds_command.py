@@ -23,6 +23,7 @@ from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.logs.formats.npz import write_log
 from safe_sysid.robot.kinematics import NO_EXCESS
 from safe_sysid.robot.loading import load_robot
+from safe_sysid.robot.scenes.scene import config_path
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import payload_from_spec, theta_e_with_payload
 
@@ -155,18 +156,21 @@ def test_the_simulated_arm_of_an_identified_file_has_a_hand_that_the_file_allows
 
 
 def test_a_log_that_says_too_little_for_exchanges_leaves_the_declared_payload(tmp_path: Path, capsys) -> None:
-    model, rng = load_robot("three_joint"), np.random.default_rng(2)
-    theta, errors = model.theta_nominal, model.settings.measurement
+    content = yaml.safe_load(config_path("three_joint", "config").read_text())
+    content["measurement"]["torque_abs"], robot = 5.0, tmp_path / "robot.yaml"
+    robot.write_text(yaml.safe_dump(content))
+    model, rng = load_robot(robot), np.random.default_rng(2)
+    theta = model.theta_nominal
     true = simulate(model.kinematics, theta, model.friction_transition_velocity, wavy_plans(rng, 3, 0.5), rng=rng)
-    write_log(tmp_path / "log.npz", model.joint_names, noisy(true, errors.torque_abs, errors.torque_rel, rng))
-    command = ["identify-arm", str(tmp_path / "log.npz"), "--robot", "three_joint", "--out", str(tmp_path / "out")]
+    write_log(tmp_path / "log.npz", model.joint_names, noisy(true, 0.05, 0.0, rng))
+    command = ["identify-arm", str(tmp_path / "log.npz"), "--robot", str(robot), "--out", str(tmp_path / "out")]
     assert main([*command, "--force", "--quiet", "--plain-friction"]) in (0, 2)
     combinations = read_arm_certificate(tmp_path / "out" / "arm_certificate_of_box.json").arrays["combinations"]
     assert len(combinations) == model.layout.size
     found = load_robot(tmp_path / "out" / "robot.yaml")
     np.testing.assert_array_equal(found.arm_prior.payload_upper, model.arm_prior.payload_upper)
     assert not found.kinematics.excess.any()
-    assert main(["verify", str(tmp_path / "out"), "--robot", "three_joint"]) == 0, capsys.readouterr().out
+    assert main(["verify", str(tmp_path / "out"), "--robot", str(robot)]) == 0, capsys.readouterr().out
 
 
 def better(result: dict) -> None:
