@@ -102,8 +102,8 @@ class ProvedSettings(Section):
     )
     link_upper: Vector10 | None = setting("likewise", "kg, kg m, kg m^2", default=None)
     link_excess: Vector3 | None = setting(
-        "by how much mass, length of the first moment and Ixx + Iyy + Izz of the real link may exceed those of any "
-        "link between link_lower and link_upper, which move as the arm does and may be no arm's; needed with them",
+        "by how much mass, length of the first moment and Ixx + Iyy + Izz of the real link may exceed those from "
+        "link_lower to link_upper, which move as it does and need not exist; needed with them",
         "kg, kg m, kg m^2",
         "[0, inf)",
         default=None,
