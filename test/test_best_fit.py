@@ -73,6 +73,22 @@ def test_noise_does_not_make_masses_smaller(fitted: tuple[RobotModel, LogRun, Lo
     assert abs(np.mean(off)) < 0.3, off
 
 
+def test_friction_of_a_joint_that_stands_is_not_taken_for_payload(fitted: tuple[RobotModel, LogRun, LogRun]) -> None:
+    """It may be anything within Fc then: a motor that pushes against it tells nothing of offsets and masses."""
+    model, run, _ = fitted
+    rng = np.random.default_rng(7)
+    truth = draw_truth(model, payload_from_spec("4lb"), rng, "uniform")
+    v_c = model.friction_transition_velocity
+    plans = exciting_plans(np.array(model.settings.home), rng, n_plans=2, t_f=2.5, amplitude=0.8)
+    log = simulate(model.kinematics, truth, v_c, [*plans[:-1], (plans[-1][0], 7.0)])
+    effort = log.torque + np.clip(rng.normal(0.0, NOISE, log.torque.shape), -0.6, 0.6)
+    effort += 0.95 * truth[model.layout.coulomb] * (np.abs(log.qd) < v_c)
+    recorded = Log(model.joint_names, Measurements(log.stamps, log.q, log.qd, effort))
+    fit = with_best_fit(replace(run, box=model.arm_prior), recorded, model).fit
+    assert fit is not None
+    assert abs(fit.theta[0] - truth[model.layout.payload][0]) < 2.0 * fit.standard_error[0]
+
+
 def test_standard_errors_are_those_of_the_errors(
     recorded: tuple[np.ndarray, Log], fitted: tuple[RobotModel, LogRun, LogRun]
 ) -> None:

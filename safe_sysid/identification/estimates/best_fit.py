@@ -4,7 +4,8 @@ Unknowns are all parameters of arm, payload, friction and hand within their inte
 torque sensor: ``t = (1 + g_j) a.theta + e``. (As a factor of t, which has the noise, gains and masses would be fitted
 too small.) Equations are momentum balances of windows that do not overlap. Errors e have a scale per joint that is
 unknown, and outliers: Huber's weights, iterated [Huber1981]; the scale begins at the torque's own, so that what priors
-and gains explain as well is not taken for payload. Priors are those of uniform distributions on the declared
+and gains explain as well is not taken for payload. While the sign of a velocity is not certain, friction may be
+anything within Fc: windows count less by that. Priors are those of uniform distributions on the declared
 intervals, the gain's is the declared relative torque error. The minimum is taken over boxes and cone: published bounds
 for theta_e, a payload that is a real body (:mod:`.projected`).
 
@@ -22,6 +23,7 @@ import numpy as np
 from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.identification.bounds.payload_constraints import PayloadConstraints
 from safe_sysid.identification.equations.momentum import MomentumRows
+from safe_sysid.identification.equations.row_errors import ERROR_CAUSES
 from safe_sysid.identification.estimates.nominal import NominalEstimate
 from safe_sysid.identification.estimates.quadratic import PRIOR_WEIGHT, Quadratic
 from safe_sysid.robot.parameters import ParameterBox
@@ -67,7 +69,9 @@ def best_fit(
     normal, n = estimate.normal, len(gain)
     rows = normal.usable(rows)
     length = np.maximum(rows.end - rows.start, 1e-12)
-    model = _Model(normal.columns(rows) / length[:, None], rows.joint, gain, normal.mid, normal.scale)
+    # Friction is anything within Fc where the sign of a velocity is not certain.
+    unknown = rows.parts[:, ERROR_CAUSES.index("coulomb")] / length
+    model = _Model(normal.columns(rows) / length[:, None], rows.joint, gain, normal.mid, normal.scale, unknown)
     size = len(normal.mid)
     hessian, linear, scale, residual = _robust(model, rows.target / length)
     joint = rows.joint
@@ -99,6 +103,11 @@ class _Model:
     gain: FloatArray  #: (n,) largest relative error of its torque
     mid: FloatArray  #: (P,) of the parameters
     scale: FloatArray  #: (P,) of the parameters
+    unknown: FloatArray  #: (M,) by how much the mean torque may be another than the model's, N m, besides errors
+
+    def spread(self, scale: FloatArray) -> FloatArray:
+        """(M,) standard deviation of each mean torque's error; ``scale`` (n,) that of what the unknown is not."""
+        return np.hypot(scale[self.joint], self.unknown / np.sqrt(3.0))
 
     def linear(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(M, P + n), (M,): ``matrix y + offset`` is the model near x."""
@@ -121,7 +130,7 @@ def _robust(model: _Model, torque: FloatArray) -> tuple[FloatArray, FloatArray, 
     first = torque - offset
     scale = np.array([np.std(first[joint == j]) if np.any(joint == j) else 1.0 for j in range(n)]) + 1e-9
     for _ in range(_ROUNDS):
-        w = np.sqrt(weight) / scale[joint]
+        w = np.sqrt(weight) / model.spread(scale)
         scaled = matrix * w[:, None]
         hessian, linear = prior + scaled.T @ scaled, scaled.T @ ((torque - offset) * w)
         x = np.asarray(np.linalg.solve(hessian, linear), np.float64)
@@ -132,11 +141,11 @@ def _robust(model: _Model, torque: FloatArray) -> tuple[FloatArray, FloatArray, 
             [_MAD * np.median(np.abs(residual[joint == j])) if np.any(joint == j) else 1.0 for j in range(n)]
         )
         scale = np.maximum(scale, 1e-6 * np.max(scale) + 1e-9)
-        size = np.abs(residual) / scale[joint]
+        size = np.abs(residual) / model.spread(scale)
         weight = _HUBER / np.maximum(size, _HUBER)
         if np.all(np.abs(scale - last) <= 1e-4 * last):
             break
-    return hessian, linear, scale, residual / scale[joint]
+    return hessian, linear, scale, residual / model.spread(scale)
 
 
 def _memory(residual: FloatArray, joint: IntArray, n: int) -> float:
