@@ -74,6 +74,8 @@ def test_a_file_that_is_no_model_is_refused(written, name, value, said):
     arrays = dict(np.load(written))
     if value is None:
         del arrays[name]
+    elif name == "schema":
+        arrays = {name: value}  # another version may have other arrays
     else:
         arrays[name] = value
     with written.open("wb") as file:

@@ -29,6 +29,7 @@ THREE, FIVE = [False, True, False], [False, True, False, False, False]
 def process(slides: list[bool] = THREE, residual: bool = True) -> TorqueProcess:
     rng, n = np.random.default_rng(0), len(slides)
     x, kernel = drawn(rng, 37, slides), lip_kernel(n, friction=True, residual=residual)
+    x = MotionSamples(x.q, x.qd, x.qdd, slides, np.clip(3.0 * x.qd, -1.0, 1.0))  # as a filter leaves it
     log = kernel.start(x) + 0.2 * rng.normal(size=kernel.count)
     return TorqueProcess(kernel, log, rng.uniform(-5.0, -3.0, n), x, rng.normal(size=(37, n)), Units(3.0, 0.5))
 

@@ -43,6 +43,7 @@ __all__ = ["LipResidual", "TorquePredictor", "hand_over"]
 
 
 _SURE, _AWAY = (0.995, 2.0)  # quantile of held-out deviations up to which all is trusted; times that: nothing is
+_LEAST = 0.01  # of the noise: smaller deviations are rounding
 _IN_TICK = 3500, 420  # torques of all samples and of the subset that a controller's tick has time for
 _FACTOR = 5.0  # deviations that an error may be, at least: away from the samples hyperparameters err, too
 
@@ -100,7 +101,7 @@ class TorquePredictor:
             self._mean_friction = process.friction()[0]
         self._slides, self._links = np.array(process.x.slides), links_of(n)
         few = inside[subset]
-        self._columns, self._few_inputs = few.columns, few.inputs
+        self._columns, self._few_inputs, self._direction = few.columns, few.inputs, few.direction
         covariance, _ = factors.cholesky(lambda: self._covariance(process, few))
         identity = np.eye(len(covariance))
         self._whitener = np.ascontiguousarray(
@@ -154,11 +155,11 @@ class TorquePredictor:
         self._take(q, qd, qdd)
         parts, row = self._parts, self._row
         own = row.reshape(-1, 1)
-        for columns, inputs, out in (
-            (self._columns, self._few_inputs, self._cross),
-            (own, self._x.reshape(1, -1), self._own),
+        for columns, inputs, direction, out in (
+            (self._columns, self._few_inputs, self._direction, self._cross),
+            (own, self._x.reshape(1, -1), np.sign(qd).reshape(1, -1), self._own),
         ):
-            cross_torques(row, columns, *parts.lagrangian, parts.friction, self._block_work, out)
+            cross_torques(row, columns, direction, *parts.lagrangian, parts.friction, self._block_work, out)
             if parts.variance[0] > 0.0:
                 add_cross_squared_exponential(self._x, inputs, parts.variance, parts.rates, out)
         np.matmul(self._whitener, self._cross, out=self._white)
@@ -181,7 +182,7 @@ def hand_over(process: TorqueProcess, held_out: MotionSamples, torque: FloatArra
         [predictor.deviation(*at).copy() for at in zip(held_out.q, held_out.qd, held_out.qdd, strict=True)]
     )
     errors = np.abs(process.predict(held_out) - torque)
-    sure = np.quantile(deviations, _SURE, axis=0)
+    sure = np.maximum(np.quantile(deviations, _SURE, axis=0), _LEAST * process.noise)
     factor = np.max(errors / np.sqrt(deviations**2 + process.noise**2), axis=0)
     bound = np.maximum(factor, _FACTOR) * np.sqrt((_AWAY * sure) ** 2 + process.noise**2)
     return HandOver(subset, sure, _AWAY * sure, bound)

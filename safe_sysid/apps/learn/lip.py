@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from scipy.stats import norm
 
 from safe_sysid import __version__
 from safe_sysid.apps.arm.logs import ArmLogOptions, make_directory, output_directory, read_logs, refused, split_samples
@@ -20,7 +19,7 @@ from safe_sysid.apps.progress import steps
 from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.errors import ConfigError
 from safe_sysid.identification.arm.logs.checks import check_log
-from safe_sysid.identification.arm.logs.preparation import ArmData
+from safe_sysid.identification.arm.logs.preparation import ArmData, DataError
 from safe_sysid.learning.gaussian_process.file import HandOver, LearnedModel, write_model
 from safe_sysid.learning.gaussian_process.kernels import lip_kernel
 from safe_sysid.learning.gaussian_process.motions import MotionSamples
@@ -38,6 +37,7 @@ __all__ = ["LearnLipOptions", "learn_lip"]
 #: all samples, for comparison.
 _CANDIDATES, _HELD_OUT, _WHOLE = 2000, 1000, 5000
 _DISTINCT = 100_000  # samples that are searched for duplicates, evenly spaced
+_FEWEST = 20  # samples
 _EARLY = 0.05  # share of the epochs before the first report
 
 
@@ -49,7 +49,7 @@ class LearnLipOptions(ArmLogOptions):
     samples: int = 500
     epochs: int = TrainingOptions.epochs
     batch: int = 100
-    method: str = "adam"
+    finish: int = TrainingOptions.finish
     no_friction: bool = False
     residual: bool = False
     seed: int = 0
@@ -86,6 +86,8 @@ def learn_lip(options: LearnLipOptions) -> int:
         parts = split_samples(logs, names, options)
         given, held_out = (_samples(part, slides) for part in parts)
         samples, duplicates = _distinct(given[_even(len(given.x), _DISTINCT)])
+        if len(samples.x) < _FEWEST:
+            raise DataError(f"{len(samples.x)} samples to learn from: expected at least {_FEWEST}, of a longer log")
         make_directory(out)
         dropped = sum(effect.dropped for effect in parts[0].effects)
         common = {
@@ -101,13 +103,12 @@ def learn_lip(options: LearnLipOptions) -> int:
         kernel = lip_kernel(len(names), friction=not options.no_friction, residual=options.residual)
         some = samples[_even(len(samples.x), options.samples)]
         early = max(1, round(_EARLY * options.epochs))
-        share = 0.9 / (early + options.starts * options.epochs)
-        process = train(kernel, some.x, some.torque, learning.training(early, 1), told(0.02, share, "first epochs"))
+        share = 0.9 / (early + options.starts * options.epochs + options.finish)
+        how = learning.training(early, 1, 0)
+        process = train(kernel, some.x, some.torque, how, told(0.02, share, "first epochs"))
         learning.write(out, process, "after the first epochs", [])
-        process = train(
-            kernel, some.x, some.torque, learning.training(options.epochs, options.starts),
-            told(0.02 + share * early, share, "training"),
-        )  # fmt: skip
+        how = learning.training(options.epochs, options.starts, options.finish)
+        process = train(kernel, some.x, some.torque, how, told(0.02 + share * early, share, "training"))
         tell("choosing samples", 0.93)
         process, subsets = learning.chosen(process)
         result = learning.write(out, process, "learned", subsets, time.perf_counter() - begin)
@@ -141,7 +142,9 @@ def _arm(options: LearnLipOptions) -> tuple[str, tuple[str, ...], tuple[bool, ..
 def _samples(data: ArmData, slides: Sequence[bool]) -> _TrainingSamples:
     stamps = data.stamps - data.stamps[0]
     stamps[data.segments[1:-1]] = np.nan
-    return _TrainingSamples(MotionSamples(data.q, data.qd, data.qdd, slides), np.asarray(data.torque), stamps)
+    return _TrainingSamples(
+        MotionSamples(data.q, data.qd, data.qdd, slides, data.direction), np.asarray(data.torque), stamps
+    )
 
 
 def _distinct(samples: _TrainingSamples) -> tuple[_TrainingSamples, int]:
@@ -153,11 +156,11 @@ def _distinct(samples: _TrainingSamples) -> tuple[_TrainingSamples, int]:
 
 def _constant(log: Log, names: Sequence[str]) -> list[str]:
     """Joints whose torque never changes."""
-    spread = np.nanmax(log.measurements.effort, axis=0) - np.nanmin(log.measurements.effort, axis=0)
+    torques = [column[np.isfinite(column)] for column in log.measurements.effort.T]
     return [
-        f"{name}: its torque is {log.measurements.effort[0, j]:.3g} throughout: expected one that was measured"
-        for j, name in enumerate(names)
-        if spread[j] == 0.0
+        f"{name}: its torque is {torque[0]:.3g} throughout: expected one that was measured"
+        for name, torque in zip(names, torques, strict=True)
+        if len(torque) and np.ptp(torque) == 0.0
     ]
 
 
@@ -188,9 +191,9 @@ class _Learning:
         self._options, self._samples, self._held_out = options, samples, held_out
         self._names, self._common = names, common
 
-    def training(self, epochs: int, starts: int) -> TrainingOptions:
+    def training(self, epochs: int, starts: int, finish: int) -> TrainingOptions:
         o = self._options
-        return TrainingOptions(o.method, epochs, o.batch, seed=o.seed, starts=starts, device=o.device)
+        return TrainingOptions(epochs, o.batch, seed=o.seed, starts=starts, finish=finish, device=o.device)
 
     def chosen(self, process: TorqueProcess) -> tuple[TorqueProcess, list[dict[str, Any]]]:
         """The process with the most informative samples, and errors with fewer, others and all."""
@@ -230,8 +233,7 @@ class _Learning:
         held = self._held_out
         predicted = process.predict(held.x)
         error = predicted - held.torque
-        variance = np.einsum("rjj->rj", process.covariance(held.x)) + process.noise**2
-        within = np.mean(np.abs(error) <= norm.ppf(0.975) * np.sqrt(variance), axis=0)
+        within = process.within_95(held.x, held.torque)
         few = _even(len(held.x), 50)
         positive = [np.linalg.eigvalsh(process.mass_matrix(held.x.q[k]))[0] > 0.0 for k in few]
         joints: dict[str, dict[str, float]] = {}
@@ -250,8 +252,11 @@ class _Learning:
                     "viscous": float(m[0]), "viscous_deviation": float(d[0]),
                     "coulomb": float(m[1]), "coulomb_deviation": float(d[1]),
                 }  # fmt: skip
+        worse = [f"{name}: held-out torques are predicted no better than by their mean" for name, j in joints.items()
+                 if j["nmse"] >= 1.0]  # fmt: skip
         result = self._common | {
-            "stage": stage, "method": f"{self._options.method}, {self._options.epochs} epochs",
+            "warnings": [*self._common["warnings"], *worse], "stage": stage,
+            "method": f"{self._options.epochs} epochs, {self._options.finish} iterations",
             "samples": len(process.x), "samples_of": len(self._samples.x), "joints": joints, "subsets": subsets,
             "mass_positive": float(np.mean(positive)), "jitter": process.jitter, "seconds": seconds,
         }  # fmt: skip
@@ -273,7 +278,7 @@ def _tell(console: Console, result: dict[str, Any], out: Path, quiet: bool) -> N
             console.print(f"  warning: {text}", soft_wrap=True, markup=False)
     mean = np.mean([j["nmse"] for j in result["joints"].values()])
     console.print(
-        f"{result['samples']} samples; mean nMSE of held-out torques {100 * mean:.3g} %; {out / 'model.npz'}, "
-        f"{out / 'report.html'}",
+        f"{result['samples']} of {result['samples_of']} samples; mean nMSE of held-out torques {100 * mean:.3g} %; "
+        f"{out / 'model.npz'}, {out / 'report.html'}",
         soft_wrap=True, markup=False,
     )  # fmt: skip

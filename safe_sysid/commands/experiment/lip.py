@@ -52,6 +52,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--batch", type=at_least(2), default=100, metavar="B", help="(default: 100)")
     parser.add_argument(
+        "--finish", type=at_least(0), default=20, metavar="K",
+        help="iterations of L-BFGS over all samples after the epochs (default: 20; the paper: 0)",
+    )  # fmt: skip
+    parser.add_argument(
         "--network-epochs", type=at_least(1), default=200, metavar="E",
         help="of DeLaN (default: 200; the paper: 200000)",
     )  # fmt: skip
@@ -87,7 +91,7 @@ def _options(options: argparse.Namespace, figure: str) -> dict[str, Any]:
         "kind": kind, "setting": options.setting, "methods": methods, "seeds": options.seeds,
         "joints": [options.joints] if options.joints else joints, "amplitudes": [0.5, 0.6],
         "epochs": options.epochs, "batch": options.batch, "rate": options.rate, "starts": options.starts,
-        "series": figure in "367", "network_epochs": options.network_epochs,
+        "finish": options.finish, "series": figure in "367", "network_epochs": options.network_epochs,
     }  # fmt: skip
 
 

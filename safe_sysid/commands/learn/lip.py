@@ -37,13 +37,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--samples", type=at_least(10), default=500, metavar="N",
         help="kept of all, the most informative ones (default: 500)",
     )  # fmt: skip
-    add("--epochs", type=at_least(1), default=400, metavar="E", help="of training (default: 400)")
+    add("--epochs", type=at_least(0), default=400, metavar="E", help="of training (default: 400)")
     add(
         "--starts", type=at_least(1), default=1, metavar="K",
         help="trainings from different noises, of which the most likely is kept (default: 1)",
     )  # fmt: skip
     add("--batch", type=at_least(2), default=100, metavar="B", help="samples of a step (default: 100)")
-    add("--method", choices=("adam", "lbfgs"), default="adam", help="of training (default: adam)")
+    add(
+        "--finish", type=at_least(0), default=20, metavar="K",
+        help="iterations of L-BFGS over all samples after the epochs (default: 20)",
+    )  # fmt: skip
     add("--no-friction", action="store_true", help="energies alone")
     add("--residual", action="store_true", help="a squared exponential by joint, too, for what no model has")
     add("--device", metavar="NAME", help="of torch (extra `learn`) to train on, as cuda (default: compiled, here)")

@@ -269,6 +269,7 @@ def mean_torques(
 def cross_torques(
     row: FloatArray,
     columns: FloatArray,
+    direction: FloatArray,
     weights: FloatArray,
     position: FloatArray,
     potential: FloatArray,
@@ -281,6 +282,7 @@ def cross_torques(
     Args:
         row: (n * FEATURES,) of x.
         columns: (n * FEATURES, M) of the samples.
+        direction: (M, n) of the samples, for Coulomb friction; at x it is the sign of the velocity.
         weights: (n, n), see :func:`.lagrangian_kernel.torque_block`.
         position: (n, n, 3).
         potential: (n, 3).
@@ -297,8 +299,9 @@ def cross_torques(
             for j in range(count):
                 for b in range(n):
                     out[(start + j) * n + b, a] = w[k + (a * n + b) * LANES + j]
-                other = columns[a * FEATURES + 4, start + j]
-                out[(start + j) * n + a, a] += friction[a, 0] * v * other + friction[a, 1] * np.sign(v) * np.sign(other)
+                viscous = friction[a, 0] * v * columns[a * FEATURES + 4, start + j]
+                coulomb = friction[a, 1] * np.sign(v) * direction[start + j, a]
+                out[(start + j) * n + a, a] += viscous + coulomb
 
 
 @njit(cache=True, nogil=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numba import njit
@@ -22,17 +22,18 @@ class NotPositiveDefiniteError(SafeSysIdError):
     """A covariance has no Cholesky factor, whatever little is added to its diagonal."""
 
 
-def cholesky(make: Callable[[], FloatArray]) -> tuple[FloatArray, float]:
+def cholesky(make: Callable[[], FloatArray], jitters: Sequence[float] = JITTERS) -> tuple[FloatArray, float]:
     """Lower factor of a covariance, and what had to be added to its diagonal.
 
-    ``make``: a new covariance (m, m), C-ordered, right at and below the diagonal; called again after every failure.
+    ``make``: a new covariance (m, m), C-ordered, right at and below the diagonal; called again after every failure;
+    ``jitters``: as :data:`JITTERS`.
     Returns (m, m), right at and below the diagonal, and the jitter, in the units of the covariance.
 
     Raises:
-        NotPositiveDefiniteError: a millionth of the mean of the diagonal is not enough, or a number is not finite.
+        NotPositiveDefiniteError: the largest jitter is not enough, or a number is not finite.
     """
     jitter = 0.0
-    for share in JITTERS:
+    for share in jitters:
         c = make()
         diagonal = np.einsum("ii->i", c)
         if not np.all(np.isfinite(diagonal)):

@@ -28,7 +28,7 @@ __all__ = ["SCHEMA", "HandOver", "LearnedModel", "ModelFileError", "read_model",
 
 
 #: Version of the file format.
-SCHEMA = "safe_sysid gaussian process 2"
+SCHEMA = "safe_sysid gaussian process 3"
 _MAKERS: Mapping[str, Callable[[int], KernelPart]] = {
     "lagrangian": LagrangianPart,
     "friction": lambda n: LinearPart(friction_features, 2 * n),
@@ -46,6 +46,7 @@ _ARRAYS = {  # kind of numpy, dimensions
     "q": ("f", 2),
     "qd": ("f", 2),
     "qdd": ("f", 2),
+    "direction": ("f", 2),
     "torque": ("f", 2),
     "subset": ("i", 1),  # of the hand-over; empty without
     "hand_over": ("f", 2),
@@ -138,7 +139,7 @@ def write_model(path: str | Path, model: LearnedModel) -> None:
         "log": p.log,
         "log_noise": p.log_noise,
         **_hand_over_arrays(model.hand_over),
-        **{"q": p.x.q, "qd": p.x.qd, "qdd": p.x.qdd, "torque": p.torque},
+        **{"q": p.x.q, "qd": p.x.qd, "qdd": p.x.qdd, "direction": p.x.direction, "torque": p.torque},
     }
     write_archive(path, arrays, ModelFileError)
 
@@ -174,7 +175,7 @@ def _model(arrays: Mapping[str, NDArray[Any]]) -> LearnedModel:
     if arrays["provenance"].shape[1] != 2:
         raise ModelFileError(f"provenance has shape {arrays['provenance'].shape}: expected (K, 2)")
     kernel = SumKernel(tuple(_MAKERS[part](len(names)) for part in parts))
-    x = MotionSamples(arrays["q"], arrays["qd"], arrays["qdd"], slides)
+    x = MotionSamples(arrays["q"], arrays["qd"], arrays["qdd"], slides, arrays["direction"])
     process = TorqueProcess(kernel, arrays["log"], arrays["log_noise"], x, arrays["torque"], Units(*map(float, units)))
     hand_over = _read_hand_over(arrays["subset"], arrays["hand_over"], len(x), len(names))
     return LearnedModel(process, names, {str(k): str(v) for k, v in arrays["provenance"]}, hand_over)

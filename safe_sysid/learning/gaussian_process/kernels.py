@@ -150,7 +150,7 @@ def friction_features(x: MotionSamples) -> FloatArray:
     out = np.zeros((len(x), x.n, 2 * x.n))
     joint = np.arange(x.n)
     out[:, joint, 2 * joint] = x.qd
-    out[:, joint, 2 * joint + 1] = np.sign(x.qd)
+    out[:, joint, 2 * joint + 1] = x.direction
     return out.reshape(-1, 2 * x.n)
 
 

@@ -21,7 +21,9 @@ __all__ = ["MotionSamples", "in_threads"]
 class MotionSamples:
     """N samples of joint positions, velocities and accelerations; read-only."""
 
-    def __init__(self, q: ArrayLike, qd: ArrayLike, qdd: ArrayLike, slides: Sequence[bool]) -> None:
+    def __init__(
+        self, q: ArrayLike, qd: ArrayLike, qdd: ArrayLike, slides: Sequence[bool], direction: ArrayLike | None = None
+    ) -> None:
         """Check and keep the samples.
 
         Args:
@@ -29,13 +31,16 @@ class MotionSamples:
             qd: the same shape, rad/s or m/s.
             qdd: the same shape, rad/s^2 or m/s^2.
             slides: (n,) whether a joint slides.
+            direction: the same shape, what Coulomb friction is multiplied by: the sign of the velocity, through the
+                filter that torques went through, if one did; None: the sign of qd.
 
         Raises:
             ParameterError: shapes that do not fit, or a number that is not finite.
         """
         n = len(slides)
         arrays = []
-        for name, given in (("q", q), ("qd", qd), ("qdd", qdd)):
+        direction = np.sign(qd) if direction is None else direction
+        for name, given in (("q", q), ("qd", qd), ("qdd", qdd), ("direction", direction)):
             a = np.array(np.atleast_2d(np.asarray(given, float)))
             if a.ndim != 2 or a.shape[1] != n:
                 raise ParameterError(f"{name} has shape {np.shape(given)}: expected (N, {n})")
@@ -45,8 +50,10 @@ class MotionSamples:
             a.setflags(write=False)
             arrays.append(a)
         if len({len(a) for a in arrays}) > 1:
-            raise ParameterError(f"{[len(a) for a in arrays]} samples of q, qd and qdd: expected as many of each")
-        self.q, self.qd, self.qdd = arrays
+            raise ParameterError(
+                f"{[len(a) for a in arrays]} samples of q, qd, qdd and direction: expected as many of each"
+            )
+        self.q, self.qd, self.qdd, self.direction = arrays
         self.slides = tuple(bool(x) for x in slides)
 
     def __len__(self) -> int:
@@ -59,7 +66,7 @@ class MotionSamples:
 
     def __getitem__(self, index: Any) -> MotionSamples:
         """Some of the samples: a slice or an array of indices."""
-        return MotionSamples(self.q[index], self.qd[index], self.qdd[index], self.slides)
+        return MotionSamples(self.q[index], self.qd[index], self.qdd[index], self.slides, self.direction[index])
 
     @cached_property
     def rows(self) -> FloatArray:

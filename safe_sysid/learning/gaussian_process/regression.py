@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,11 +16,12 @@ from safe_sysid.learning.gaussian_process import factor as factors
 from safe_sysid.learning.gaussian_process.kernels import LagrangianPart, LinearPart, SumKernel, friction_features
 from safe_sysid.learning.gaussian_process.motions import MotionSamples
 
-__all__ = ["Energies", "TorqueProcess", "Units", "check_size", "informative", "likelihood", "likelihood_gradient"]
+__all__ = ["Energies", "TorqueProcess", "Units", "check_size", "informative", "likelihood_gradient"]
 
 
 _CHUNK = 64  # samples that are predicted at once
 _MOST = 12.0  # GiB of a covariance
+_NORMAL_95 = 1.96  # deviations
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Units:
 
     def inside(self, x: MotionSamples) -> MotionSamples:
         """Samples in these units. ``x``: N samples in SI units."""
-        return MotionSamples(x.q, x.qd * self.time, x.qdd * self.time**2, x.slides)
+        return MotionSamples(x.q, x.qd * self.time, x.qdd * self.time**2, x.slides, x.direction)
 
 
 @dataclass(frozen=True)
@@ -71,15 +73,13 @@ def _covariance(kernel: SumKernel, log: FloatArray, log_noise: FloatArray, x: Mo
     return c
 
 
-def likelihood(kernel: SumKernel, log: FloatArray, log_noise: FloatArray, x: MotionSamples, y: FloatArray) -> float:
-    """Negative logarithm of the marginal likelihood, without its constant; arguments as `likelihood_gradient`."""
-    c, _ = factors.cholesky(lambda: _covariance(kernel, log, log_noise, x))
-    flat = y.ravel()
-    return float(0.5 * flat @ factors.solve(c, flat) + np.sum(np.log(np.diag(c))))
-
-
 def likelihood_gradient(
-    kernel: SumKernel, log: FloatArray, log_noise: FloatArray, x: MotionSamples, y: FloatArray
+    kernel: SumKernel,
+    log: FloatArray,
+    log_noise: FloatArray,
+    x: MotionSamples,
+    y: FloatArray,
+    jitters: Sequence[float] = factors.JITTERS,
 ) -> tuple[float, FloatArray, FloatArray]:
     """Negative logarithm of the marginal likelihood ``(log det C + y^T C^-1 y) / 2`` and its derivatives.
 
@@ -90,13 +90,14 @@ def likelihood_gradient(
         log_noise: (n,) logarithms of the variances of the noise.
         x: N samples.
         y: (N, n) torques.
+        jitters: see :func:`.factor.cholesky`; the likelihood is that of a covariance with the jitter.
 
     Raises:
         NotPositiveDefiniteError: the covariance has no factor.
     """
     flat, value = np.ascontiguousarray(y).ravel(), 0.0
     if not kernel.by_joint:
-        c, _ = factors.cholesky(lambda: _covariance(kernel, log, log_noise, x))
+        c, _ = factors.cholesky(lambda: _covariance(kernel, log, log_noise, x), jitters)
         dual = factors.solve(c, flat)
         value += float(np.sum(np.log(np.diag(c))))
         inverse = factors.invert(c)
@@ -104,7 +105,7 @@ def likelihood_gradient(
         inverse, dual = _covariance(kernel, log, log_noise, x), np.empty(flat.size)
         for j in range(x.n):
             own = inverse[j :: x.n, j :: x.n]
-            c, _ = factors.cholesky(own.copy)
+            c, _ = factors.cholesky(own.copy, jitters)
             dual[j :: x.n] = factors.solve(c, flat[j :: x.n])
             value += float(np.sum(np.log(np.diag(c))))
             own[:] = factors.invert(c)
@@ -166,8 +167,8 @@ class TorqueProcess:
 
     @property
     def noise(self) -> FloatArray:
-        """(n,) deviation of the noise that was found, N m or N."""
-        return self.units.torque * np.exp(0.5 * self.log_noise)
+        """(n,) deviation of the noise that was found, N m or N; jitter is noise, too."""
+        return self.units.torque * np.sqrt(np.exp(self.log_noise) + self.jitter)
 
     def predict(self, x: MotionSamples) -> FloatArray:
         """Torque (M, n) that is expected."""
@@ -191,6 +192,11 @@ class TorqueProcess:
                 explained = np.einsum("mra,mrb->rab", v[:, k : k + 8], v[:, k : k + 8])
                 out[start + k : start + k + len(few)] = np.einsum("rarb->rab", prior) - explained
         return self.units.torque**2 * out
+
+    def within_95(self, x: MotionSamples, measured: FloatArray) -> FloatArray:
+        """(n,) share of measured torques (M, n) that are in the 95 % interval of what is predicted, noise included."""
+        variance = np.einsum("rjj->rj", self.covariance(x)) + self.noise**2
+        return np.asarray(np.mean(np.abs(self.predict(x) - measured) <= _NORMAL_95 * np.sqrt(variance), axis=0))
 
     @cached_property
     def _lagrangian(self) -> tuple[LagrangianPart, FloatArray]:
@@ -273,8 +279,10 @@ class TorqueProcess:
         cross = self.kernel.matrix(self.log, inside, self._inside)
         own = _covariance(self.kernel, self.log, self.log_noise, inside)
         grown = factors.append(self._factor, cross, own)
-        q, qd, qdd = (np.vstack(pair) for pair in ((self.x.q, x.q), (self.x.qd, x.qd), (self.x.qdd, x.qdd)))
-        every = MotionSamples(q, qd, qdd, x.slides)
+        q, qd, qdd, direction = (
+            np.vstack([getattr(some, name) for some in (self.x, x)]) for name in ("q", "qd", "qdd", "direction")
+        )
+        every = MotionSamples(q, qd, qdd, x.slides, direction)
         return self._with(every, np.vstack([self.torque, np.atleast_2d(torque)]), grown)
 
     def without(self, sample: int) -> TorqueProcess:

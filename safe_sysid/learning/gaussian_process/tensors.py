@@ -6,6 +6,7 @@ knows and finds derivatives by the parameters; those of the kernel by motions st
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -148,7 +149,13 @@ class TensorLikelihood:
         return self._torch.as_tensor(np.array(a), dtype=self._torch.float64, device=self._device)
 
     def gradient(
-        self, kernel: SumKernel, log: FloatArray, log_noise: FloatArray, x: MotionSamples, y: FloatArray
+        self,
+        kernel: SumKernel,
+        log: FloatArray,
+        log_noise: FloatArray,
+        x: MotionSamples,
+        y: FloatArray,
+        jitters: Sequence[float] = JITTERS,
     ) -> tuple[float, FloatArray, FloatArray]:
         """See :func:`.regression.likelihood_gradient`.
 
@@ -158,6 +165,7 @@ class TensorLikelihood:
             log_noise: (n,).
             x: N samples.
             y: (N, n).
+            jitters: see :func:`.factor.cholesky`.
 
         Raises:
             NotPositiveDefiniteError: the covariance has no factor.
@@ -167,7 +175,7 @@ class TensorLikelihood:
         c = kernel_matrix(torch, kernel, z[: len(log)], x, x, self.take)
         c = c + torch.diag(torch.exp(z[len(log) :]).repeat(len(x)))
         least = torch.diag(c.diagonal().mean().detach().repeat(len(c)))
-        for share in JITTERS:
+        for share in jitters:
             factor, info = torch.linalg.cholesky_ex(c + share * least)
             if not int(info):
                 break

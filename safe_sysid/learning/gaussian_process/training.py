@@ -1,8 +1,9 @@
-"""Training: hyperparameters of the largest marginal likelihood, by Adam over batches as in [LIP], or by L-BFGS."""
+"""Training: hyperparameters of the largest marginal likelihood, by Adam over batches as in [LIP], then by L-BFGS."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,7 @@ from scipy.optimize import minimize
 
 from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.errors import ParameterError
+from safe_sysid.learning.gaussian_process.factor import NotPositiveDefiniteError
 from safe_sysid.learning.gaussian_process.kernels import SumKernel
 from safe_sysid.learning.gaussian_process.motions import MotionSamples
 from safe_sysid.learning.gaussian_process.regression import TorqueProcess, Units, check_size, likelihood_gradient
@@ -20,6 +22,8 @@ __all__ = ["TrainingOptions", "train"]
 
 
 _FARTHEST = 25.0  # logarithms stay within +- this
+_NEAR = 2.0  # logarithms move by so much at most after Adam: the likelihood of few samples has maxima that say nothing
+_NO_JITTER = (0.0,)  # with jitter, noise would be looked for that is not there
 _NOISE = 0.1  # deviation of the noise to begin with, relative to the largest torque's
 _QUIETER = 0.1  # that of every further start, relative to the one before
 
@@ -28,13 +32,15 @@ _QUIETER = 0.1  # that of every further start, relative to the one before
 class TrainingOptions:
     """How hyperparameters are looked for."""
 
-    method: str = "adam"
-    epochs: int = 400  #: passes over the data of Adam; iterations of L-BFGS
-    batch: int = 100  #: samples of a step of Adam; L-BFGS takes all
+    epochs: int = 400  #: of Adam, passes over the data
+    batch: int = 100  #: samples of a step of Adam
     rate: float = 0.06  #: of Adam at the start
     seed: int = 0
     last: float = 0.02  #: share of it at the end, where half a cosine leads; 1: the same rate throughout, as in [LIP]
-    starts: int = 1  #: trainings from different noises, each as long; the likelihood of all samples picks one
+    starts: int = 1  #: of Adam, from different noises, each as long; the likelihood of all samples picks one
+    #: Iterations of L-BFGS at the end, for the likelihood of all samples. That of batches alone leaves the noise found
+    #: a tenth too small: in a batch there are hardly more torques than what the energies explain.
+    finish: int = 20
     device: str | None = None  #: of torch, as "cuda", that likelihoods are found on; None: this processor, compiled
 
 
@@ -69,14 +75,29 @@ def _lbfgs(
     how: TrainingOptions,
     progress: Callable[[int, float], None],
 ) -> FloatArray:
-    steps = iter(range(how.epochs + 1))
-    return np.asarray(
+    reach, best, steps = _NEAR if how.epochs else 2.0 * _FARTHEST, (np.inf, start, start), iter(range(how.finish))
+
+    def tried(z: FloatArray) -> tuple[float, FloatArray]:
+        nonlocal best
+        try:
+            value, g = gradient(z)
+        except NotPositiveDefiniteError:  # too far: a parabola about the best so far says where to look
+            if not np.isfinite(best[0]):
+                raise
+            away = z - best[1]
+            rise = max(abs(float(best[2] @ away)), 1.0)
+            return best[0] + rise, 2.0 * rise / float(away @ away) * away
+        if value < best[0]:
+            best = value, z.copy(), g
+        return value, g
+
+    with suppress(NotPositiveDefiniteError):  # of the start: it stays
         minimize(
-            gradient, start, jac=True, method="L-BFGS-B", bounds=[(-_FARTHEST, _FARTHEST)] * len(start),
-            options={"maxiter": how.epochs},
-            callback=lambda intermediate_result: progress(next(steps), float(intermediate_result.fun)),
-        ).x
-    )  # fmt: skip
+            tried, start, jac=True, method="L-BFGS-B",
+            bounds=[(max(z - reach, -_FARTHEST), min(z + reach, _FARTHEST)) for z in start],
+            options={"maxiter": how.finish}, callback=lambda _: progress(next(steps), best[0]),
+        )  # fmt: skip
+    return best[1]
 
 
 def train(
@@ -94,17 +115,15 @@ def train(
         x: N samples.
         torque: (N, n) N m or N.
         how: None: as :class:`TrainingOptions` has it.
-        progress: called with epoch (iteration), of all starts, and negative log likelihood (of a batch).
+        progress: called with the epoch or iteration, counted through, and the negative log likelihood.
         units: of the parameters; None: those of `start`, or torques and velocities have a mean square of one.
         start: a process whose hyperparameters to begin with.
 
     Raises:
-        ParameterError: shapes that do not fit, numbers that are not finite, or an unknown method.
+        ParameterError: shapes that do not fit, or numbers that are not finite.
         NotPositiveDefiniteError: a covariance has no factor.
     """
     how = how or TrainingOptions()
-    if how.method not in ("adam", "lbfgs"):
-        raise ParameterError(f"method = {how.method!r}: expected adam or lbfgs")
     torque = np.atleast_2d(np.asarray(torque, float))
     if torque.shape != (len(x), x.n) or not len(x):
         raise ParameterError(f"torque: shape {torque.shape}, expected {(len(x), x.n)}, and at least one sample")
@@ -122,24 +141,20 @@ def train(
         begin = np.concatenate([kernel.start(inside), noise])
     find = likelihood_gradient if how.device is None else TensorLikelihood(how.device).gradient
 
-    def gradient(z: FloatArray, some: IntArray) -> tuple[float, FloatArray]:
-        value, *by = find(kernel, z[: kernel.count], z[kernel.count :], inside[some], y[some])
+    def gradient(z: FloatArray, some: IntArray, *jitters: Sequence[float]) -> tuple[float, FloatArray]:
+        value, *by = find(kernel, z[: kernel.count], z[kernel.count :], inside[some], y[some], *jitters)
         return value, np.concatenate(by)
+
+    def tell(first: int) -> Callable[[int, float], None]:
+        return lambda step, value: progress(first + step, value) if progress is not None else None
 
     found: list[tuple[float, FloatArray]] = []
     for k in range(how.starts):
-
-        def tell(epoch: int, value: float, done: int = k * how.epochs) -> None:
-            if progress is not None:
-                progress(done + epoch, value)
-
         first = begin.copy()
         first[kernel.count :] += 2.0 * k * np.log(_QUIETER)
-        if how.method == "adam":
-            z = _adam(gradient, first, len(x), how, tell)
-        else:
-            z = _lbfgs(lambda z: gradient(z, every), first, how, tell)
-        value = gradient(z, every)[0] if how.starts > 1 else 0.0
-        found.append((value, z))
+        z = _adam(gradient, first, len(x), how, tell(k * how.epochs))
+        found.append((gradient(z, every)[0] if how.starts > 1 else 0.0, z))
     z = min(found, key=lambda pair: pair[0])[1]
+    if how.finish:
+        z = _lbfgs(lambda z: gradient(z, every, _NO_JITTER), z, how, tell(how.starts * how.epochs))
     return TorqueProcess(kernel, z[: kernel.count], z[kernel.count :], x, torque, units)

@@ -84,7 +84,9 @@ def training(method: str, options: Mapping[str, Any], seed: int) -> TrainingOpti
     if method == "DeLaN":
         return TrainingOptions(epochs=options["network_epochs"], seed=seed)
     rate = options["rate"] * _SLOWER.get(method, 1.0)
-    return TrainingOptions("adam", options["epochs"], options["batch"], rate, seed, starts=options["starts"])
+    return TrainingOptions(
+        options["epochs"], options["batch"], rate, seed, starts=options["starts"], finish=options["finish"]
+    )
 
 
 def _semiparametric(x: MotionSamples, regressor: Regressor) -> SumKernel:

@@ -50,6 +50,7 @@ def _run(joints: int, seed: int, test: bool) -> tuple[MotionSamples, FloatArray,
     qd = _smooth(run["qd"])
     at = slice(_CUT, -_CUT, _THIN)
     q, torque, qdd = _smooth(run["q"])[at], _smooth(run["torque"])[at], np.gradient(qd, 1e-3, axis=0)[at]
+    direction = _smooth(np.sign(qd))[at]
     still = np.zeros(7)
     truth = model.theta_nominal
     energy = [
@@ -57,7 +58,7 @@ def _run(joints: int, seed: int, test: bool) -> tuple[MotionSamples, FloatArray,
         for p, v in zip(q, qd[at], strict=True)
     ]
     some = slice(0, joints)
-    samples = MotionSamples(q[:, some], qd[at][:, some], qdd[:, some], [False] * joints)
+    samples = MotionSamples(q[:, some], qd[at][:, some], qdd[:, some], [False] * joints, direction[:, some])
     return samples, torque[:, some], np.array(energy)
 
 

@@ -19,7 +19,7 @@ __all__ = ["PAPER", "LipExperiment", "draw", "is_sound", "summary", "table"]
 Result = dict[str, Any]
 #: The paper's: Fig. 2, medians by joint of six joints, %; energies of LIP; Figs. 5 and 8, means by joint of its real
 #: arms of seven and six joints, %; Table III, %.
-PAPER = {
+PAPER: dict[str, dict[Any, Sequence[float]]] = {
     "joints": {
         "SE": (26.40, 2.19, 5.13, 10.33, 22.80, 23.68),
         "GIP": (3.58, 0.59, 0.98, 2.40, 9.86, 11.93),
@@ -39,7 +39,6 @@ PAPER = {
         ("ID", 6): (4.86, 2.37, 5.04, 1.64, 6.76, 5.82),
         ("SP", 6): (4.57, 3.12, 5.02, 1.10, 6.44, 5.49),
     },
-    "energies": (0.21, 0.00),
     "tracking": {
         ("LIP", 0.5): (5.1e-4, 1.0e-3, 3.3e-3, 3.0e-3, 9.4e-3, 5.9e-3, 6.0e-3),
         ("nominal", 0.5): (6.5e-3, 7.9e-3, 3.0e-2, 7.2e-2, 2.3e-1, 1.6e-1, 9.0e-2),
@@ -50,7 +49,7 @@ PAPER = {
 
 
 _STAND_IN = "nMSE of torques of a simulated stand-in, %"
-_TITLES = {"4": "Global MSE over samples", "5": _STAND_IN, "8": _STAND_IN}
+_TITLES = {"4": "Mean square error of torques, sum over joints, (N m)^2", "5": _STAND_IN, "8": _STAND_IN}
 
 
 @dataclass(frozen=True)
@@ -96,6 +95,16 @@ def summary(header: Result, results: Sequence[Result]) -> Result:
     }
 
 
+def _paper(kind: str, key: tuple[Any, ...]) -> Sequence[float]:
+    """The paper's numbers by joint; none where it has none. ``key``: of :func:`_key`."""
+    joints, _, amplitude, method = key
+    if kind == "joints" and joints != 6:
+        return ()
+    return PAPER.get(kind, {}).get(
+        {"tracking": (method, amplitude), "measured": (method, joints)}.get(kind, method), ()
+    )
+
+
 def table(told: Result) -> Table:
     """Medians over seeds by joint, and the mean over joints and seeds; in brackets the paper's.
 
@@ -114,13 +123,7 @@ def table(told: Result) -> Table:
     for (joints, samples, amplitude, method), rows in _groups(told["rows"]).items():
         value = {"tracking": amplitude, "samples": samples}.get(kind, joints)
         by_joint = 100.0 * np.array([row["nmse"] for row in rows])
-        paper: Sequence[float] = ()
-        if kind == "tracking":
-            paper = PAPER["tracking"].get((method, amplitude), ())  # type: ignore[attr-defined]
-        elif kind == "measured":
-            paper = PAPER["measured"].get((method, joints), ())  # type: ignore[attr-defined]
-        elif joints == 6 and kind == "joints":
-            paper = PAPER["joints"].get(method, ())  # type: ignore[attr-defined]
+        paper = _paper(kind, (joints, samples, amplitude, method))
         cells = [
             f"{x:.3g}" + (f" ({paper[j]:.3g})" if j < len(paper) else "")
             for j, x in enumerate(np.median(by_joint, axis=0))
@@ -138,10 +141,13 @@ def energies(told: Result) -> str:
     if not rows:
         return ""
     kinetic, potential = 100.0 * np.median([row["energy_nmse"] for row in rows], axis=0)
-    within = 100.0 * np.mean([row["within_95"] for row in rows])
+    within, elsewhere = (
+        100.0 * np.mean([np.mean(row[k]) for row in rows]) for k in ("within_95", "within_95_elsewhere")
+    )
     return (
         f"LIP, all trials: median nMSE of kinetic energy {kinetic:.3g} %, of potential energy {potential:.3g} % (the "
-        f"paper, six joints: 0.21 and 0.00 %); 95 % intervals hold {within:.0f} % of the torques"
+        f"paper, six joints: 0.21 and 0.00 %); 95 % intervals hold {within:.1f} % of torques measured halfway between "
+        f"the samples, {elsewhere:.1f} % on the other trajectory"
     )
 
 
@@ -163,6 +169,7 @@ def draw(figure: str, told: Result, results: Sequence[Result], out: Path) -> Pat
         return path
     page = new_figure(9.0, 4.0, _TITLES.get(figure, "nMSE of torques, %"))
     axis, methods = page.subplots(), told["options"]["methods"]
+    step = 0.9 / max(len(methods), 5)
     groups = _groups(told["rows"])
     for k, method in enumerate(methods):
         own = {key: rows for key, rows in groups.items() if key[3] == method}
@@ -174,33 +181,43 @@ def draw(figure: str, told: Result, results: Sequence[Result], out: Path) -> Pat
             by_joint = 100.0 * np.array([row["nmse"] for row in rows])
             boxes = [by_joint.mean(axis=1)] if figure == "1" else list(by_joint.T)
             first = key[0] if figure == "1" else 1
-            places = [first + m + 0.18 * (k - 0.5 * (len(methods) - 1)) for m in range(len(boxes))]
-            axis.boxplot(boxes, positions=places, widths=0.15, patch_artist=True, manage_ticks=False,
-                         boxprops={"facecolor": f"C{k}", "alpha": 0.5}, medianprops={"color": f"C{k}"})  # fmt: skip
+            places = [first + m + step * (k - 0.5 * (len(methods) - 1)) for m in range(len(boxes))]
+            axis.boxplot(boxes, positions=places, widths=0.8 * step, patch_artist=True, manage_ticks=False,
+                         showfliers=False, boxprops={"facecolor": f"C{k}", "alpha": 0.5},
+                         medianprops={"color": f"C{k}"})  # fmt: skip
             for place, values in zip(places, boxes, strict=True):
                 axis.plot(np.full(len(values), place), values, ".", color=f"C{k}", ms=6)
+            if figure != "1":
+                paper = _paper(told["options"]["kind"], key)
+                axis.plot(places[: len(paper)], paper, "x", color="black", ms=5)
         axis.plot([], [], color=f"C{k}", lw=6, label=method)
     axis.set_yscale("log")
     if figure != "4":
         most = max(key[0] for key in groups)
         axis.set_xticks(sorted({key[0] for key in groups}) if figure == "1" else range(1, most + 1))
-    axis.set_xlabel({"1": "joints", "4": "samples"}.get(figure, "joint"))
-    axis.legend(fontsize=8)
+    axis.set_xlabel({"1": "joints", "4": "samples"}.get(figure, "joint (crosses: the paper's)"))
+    axis.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     style_axis(axis)
     save_figure(page, path)
     return path
 
 
 def _series(figure: str, results: Sequence[Result], path: Path) -> None:
-    """Energies of the first trial, or tracking errors and feedback of all."""
+    """Energies of the first trial, or tracking errors and feedback of all, over time."""
     shown = [result for result in results if "series" in result]
     titles = {
         "3": "Energies, J",
         "6": "Kinetic energy of a simulated stand-in, J, and its error",
-        "9": "Tracking error, mrad, and feedback, N m",
+        "9": "Computed torque: mean over joints",
     }
     page = new_figure(9.0, 5.0, titles[figure])
-    axes = page.subplots(2, 1, sharex=True)
+    axes, period = page.subplots(2, 1, sharex=True), 0.02 if figure == "9" else 0.1
+    panels = {
+        "3": ("kinetic", "potential"),
+        "6": ("kinetic", "error"),
+        "9": ("|tracking error|, mrad", "|feedback|, N m"),
+    }
+    methods = list(dict.fromkeys(result["rows"][0]["method"] for result in shown))
     for result in shown if figure == "9" else shown[:1]:
         series = {key: np.array(values) for key, values in result["series"].items() if key != "positions"}
         if figure == "6":
@@ -208,17 +225,22 @@ def _series(figure: str, results: Sequence[Result], path: Path) -> None:
             series = {"true": np.stack([series["true"], 0.0 * error]), "learned": np.stack([series["learned"], error])}
         for k, axis in enumerate(axes):
             if figure in "36":
-                axis.plot(series["true"][k], color="black", lw=1.2, label="true")
-                axis.plot(series["learned"][k], lw=1.0, label="learned")
-                names = ("kinetic", "potential") if figure == "3" else ("kinetic", "error")
-                axis.set_title(names[k], fontsize=9, loc="left")
+                time = period * np.arange(series["true"].shape[1])
+                axis.plot(time, series["true"][k], color="black", lw=2.0, label="true")
+                axis.plot(time, series["learned"][k], color="C1", lw=1.0, label="learned")
             else:
                 row = result["rows"][0]
                 values = 1e3 * np.abs(series["error"]) if k == 0 else np.abs(series["feedback"])
-                axis.plot(values.mean(axis=1), lw=0.9, label=f"{row['method']}, {row['amplitude']:g} rad")
-    for axis in axes:
+                style = {"color": f"C{methods.index(row['method'])}", "ls": "-" if row["amplitude"] <= 0.5 else ":"}
+                time = period * np.arange(len(values))
+                axis.plot(
+                    time, values.mean(axis=1), lw=1.0, label=f"{row['method']}, {row['amplitude']:g} rad", **style
+                )
+    for name, axis in zip(panels[figure], axes, strict=True):
+        axis.set_title(name, fontsize=9, loc="left")
         style_axis(axis)
-    axes[0].legend(fontsize=7)
+    axes[1].set_xlabel("time, s")
+    axes[0].legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     save_figure(page, path)
 
 

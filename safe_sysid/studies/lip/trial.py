@@ -9,7 +9,7 @@ import numpy as np
 
 from safe_sysid.learning.gaussian_process.regression import TorqueProcess
 from safe_sysid.studies.lip.methods import learn, training
-from safe_sysid.studies.lip.panda import SETTINGS, Panda
+from safe_sysid.studies.lip.panda import NOISE, SETTINGS, Panda
 from safe_sysid.studies.lip.stand_in import run_measured
 from safe_sysid.studies.lip.tracking import run_tracking
 
@@ -58,7 +58,7 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
         return {"index": index, **run_measured(case, options)}
     arm, setting = Panda(case["joints"]), SETTINGS[options["setting"]]
     given = arm.data(setting, case["seed"], _DENSE.get(case["method"], 1))
-    test = arm.data(setting, case["seed"] + _TEST)
+    asked = arm.data(setting, case["seed"] + _TEST)
     x, noisy = given.x, given.noisy
     if "samples" in case:
         x, noisy = x[: case["samples"]], noisy[: case["samples"]]
@@ -66,12 +66,12 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
     begin = time.process_time()
     found = learn(case["method"], x, noisy, how, arm.regressor)
     seconds = time.process_time() - begin
-    error = found.predict(test.x) - test.torque
+    error = found.predict(asked.x) - asked.torque
     row = {
         **case,
         "setting": options["setting"],
         "epochs": how.epochs,
-        "nmse": (np.mean(error**2, axis=0) / np.var(test.torque, axis=0)).tolist(),
+        "nmse": (np.mean(error**2, axis=0) / np.var(asked.torque, axis=0)).tolist(),
         "mse": float(np.sum(np.mean(error**2, axis=0))),
         "cpu_seconds": seconds,
     }
@@ -79,14 +79,16 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
     if isinstance(found, TorqueProcess):
         row["noise"] = found.noise.tolist()
     if isinstance(found, TorqueProcess) and case["method"] == "LIP":
-        deviation = np.sqrt(np.einsum("rjj->rj", found.covariance(test.x)))
-        row["within_95"] = float(np.mean(np.abs(error) <= 1.96 * deviation))
-        mean = found.energies(test.x).mean
-        shift = (mean[1] - test.energies[1]).mean()  # the potential's origin is arbitrary
-        off = mean - test.energies - np.array([[0.0], [shift]])
-        row["energy_nmse"] = (np.mean(off**2, axis=1) / np.var(test.energies, axis=1)).tolist()
+        between = arm.trajectory(setting, case["seed"], 2)[np.arange(1, 2 * len(x) - 2, 2)]
+        noise = np.random.default_rng(20_000 + case["seed"]).normal(0.0, NOISE, between.q.shape)
+        row["within_95"] = found.within_95(between, arm.torque(between) + noise).tolist()
+        row["within_95_elsewhere"] = found.within_95(asked.x, asked.noisy).tolist()
+        mean = found.energies(asked.x).mean
+        shift = (mean[1] - asked.energies[1]).mean()  # the potential's origin is arbitrary
+        off = mean - asked.energies - np.array([[0.0], [shift]])
+        row["energy_nmse"] = (np.mean(off**2, axis=1) / np.var(asked.energies, axis=1)).tolist()
         if options.get("series"):
             result["series"] = {
-                "learned": (mean - np.array([[0.0], [shift]])).tolist(), "true": test.energies.tolist(),
+                "learned": (mean - np.array([[0.0], [shift]])).tolist(), "true": asked.energies.tolist(),
             }  # fmt: skip
     return result
