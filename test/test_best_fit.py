@@ -8,13 +8,18 @@ import numpy as np
 import pytest
 from identification_plant import exciting_plans, simulate
 
+from safe_sysid.identification.bounds.payload_constraints import PayloadConstraints
 from safe_sysid.identification.diagnosis.excitation_words import WeakCombination, describe_excitation
+from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements
+from safe_sysid.identification.estimates.best_fit import best_fit
 from safe_sysid.identification.estimates.projected import body_margin
+from safe_sysid.logs.checks.effort_checks import sample_windows
 from safe_sysid.logs.log import Log
 from safe_sysid.logs.run import LogRun, run_log, with_best_fit
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import payload_from_spec
 
@@ -99,6 +104,21 @@ def test_standard_errors_are_those_of_the_errors(
     off = np.abs(last.nominal - recorded[0][model.layout.payload]) / fit.standard_error
     assert np.mean(off < 1.96) >= 0.9
     assert fit.standard_error[0] < 0.4 * (last.upper[0] - last.lower[0])
+
+
+def test_errors_are_finite_of_equations_that_hold_exactly(recorded: tuple[np.ndarray, Log]) -> None:
+    """A constant error, or none, leaves weights so large that rounding is more than what is known beforehand."""
+    truth, log = recorded
+    model = load_robot("three_joint")
+    windows = sample_windows(log, model, MeasurementErrors.from_model(model), 400)
+    assert windows is not None
+    rows = windows.rows(model, MeasurementErrors.from_model(model))
+    rows = replace(rows, target=rows.matrix @ truth)
+    narrow = ParameterBox(*(np.where(np.arange(truth.size) % 7 == 0, truth + sign * 1e-12, side) for sign, side in (
+        (-1.0, model.arm_prior.lower), (1.0, model.arm_prior.upper))))  # fmt: skip
+    found = best_fit(rows, narrow, narrow, np.zeros(model.n), PayloadConstraints.from_model(model))
+    assert np.all(np.isfinite(found.standard_error))
+    assert np.isfinite(found.payload_mass_error)
 
 
 def test_spikes_hardly_move_it(recorded: tuple[np.ndarray, Log], fitted: tuple[RobotModel, LogRun, LogRun]) -> None:

@@ -77,7 +77,10 @@ def best_fit(
     joint = rows.joint
     kept = Quadratic(hessian, linear).reduced(slice(0, size))
     theta, consistent = estimate.project(kept, box)
-    covariance = np.linalg.inv(hessian)[:size, :size] * np.outer(normal.scale, normal.scale)
+    # Of a log almost without noise rounding can hide the prior's own part, below which no eigenvalue is.
+    values, vectors = np.linalg.eigh(hessian)
+    inverse = (vectors / np.maximum(values, PRIOR_WEIGHT)) @ vectors.T
+    covariance = inverse[:size, :size] * np.outer(normal.scale, normal.scale)
     covariance = covariance * _memory(residual, joint, n)
     body, _ = estimate.body()
     whole = body / normal.scale  # of the parameters themselves
