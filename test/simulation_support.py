@@ -66,7 +66,9 @@ def random_arm(
         flange=flange,
         bodies=bodies,
         allowed_pairs=allowed,
-        settings=SimpleNamespace(uncertainty=SimpleNamespace(relative=relative, floor=SimpleNamespace(**floor))),
+        settings=SimpleNamespace(
+            joints={}, uncertainty=SimpleNamespace(relative=relative, floor=SimpleNamespace(**floor))
+        ),
     )
 
 
