@@ -26,6 +26,12 @@ from safe_sysid.schema import Parameter
 JOINT, LINK = "elbow", "forearm"
 _RANGE = {"joints.elbow.gear_ratio_range": [50.0, 100.0]}
 _GEARED = {"joints.elbow.gear_ratio": 50.0, "joints.elbow.motor_axis": [0.0, 1.0, 0.0]}
+#: What is proved of one link rests on the others.
+_LINKS = {
+    f"joints.{joint}.proved.link_{side}": value
+    for joint in ("turn", "shoulder", "elbow")
+    for side, value in (("lower", [-2.0] * 10), ("upper", [2.0] * 10), ("excess", [0.1, 0.1, 0.1]))
+}
 #: An arm that follows trajectories by itself, within a tube that has room for each of its numbers to grow a little.
 _TUBE = {
     "position": 0.02, "velocity": 0.2, "acceleration": 4.0, "inner_position": 0.01, "inner_velocity": 0.1,
@@ -52,10 +58,8 @@ VALUES: dict[str, dict[str, Any]] = {
         for key in ("coulomb", "viscous", "rotor_inertia", "offset")
     },
     **{
-        f"joints.<joint>.proved.link_{side}": {
-            f"joints.elbow.proved.link_{end}": [x] * 10 for end, x in (("lower", -2.0), ("upper", 2.0))
-        }
-        for side in ("lower", "upper")
+        f"joints.<joint>.proved.link_{side}": {**_LINKS, f"joints.elbow.proved.link_{side}": value}
+        for side, value in (("lower", [-3.0] * 10), ("upper", [3.0] * 10), ("excess", [0.2, 0.1, 0.1]))
     },
     "locked.<joint>": {"locked.finger": 0.3},
     "payload.hand_opening": {"payload.hand_opening": [0.0] * 9 + [1e-3], "payload.hand_joints": {}},
@@ -77,6 +81,7 @@ BEFORE: dict[str, dict[str, Any]] = {
     "joints.<joint>.gear_sign": _RANGE,
     "joints.<joint>.motor_link": _GEARED,
     "joints.<joint>.motor_axis": _GEARED,
+    **{f"joints.<joint>.proved.link_{side}": _LINKS for side in ("lower", "upper", "excess")},
     "payload.density": {"payload.box": "envelope"},
     "measurement.torque_rate": {"measurement.torque_rate": 40.0, "measurement.effort": "sampled"},
     "measurement.jerk": {"measurement.torque_rate": 50.0, "measurement.effort": "sampled"},
