@@ -96,7 +96,9 @@ class Kinematics(NamedTuple):
     @property
     def read_only(self) -> Kinematics:
         """The same arm in arrays of the one kind that kernels are compiled for."""
-        return Kinematics(*map(read_only, self[:-1]), Motors(*map(read_only, self.motors)))
+        parent, rotation, translation, axis, gravity, travel, excess = map(read_only, self[:-1])
+        motors = Motors(*map(read_only, self.motors))
+        return Kinematics(parent, rotation, translation, axis, gravity, travel, excess, motors)
 
     @property
     def packed(self) -> PackedKinematics:

@@ -83,9 +83,10 @@ def _excess_problem(
             low, high, least, most = (
                 [Fraction(float(x)) for x in side[link]] for side in (lower, upper, prior.lower, prior.upper)
             )
-            moment = sum((max(most[i] - low[i], high[i] - least[i], 0) ** 2 for i in (1, 2, 3)), Fraction(0))
-            more = max(most[0] - low[0], 0), max(sum(most[i] - low[i] for i in (4, 6, 9)), 0)
-            squares = [Fraction(more[0]) ** 2, moment, Fraction(more[1]) ** 2]
+            none = Fraction(0)
+            mass, trace = (sum((most[i] - low[i] for i in at), none) for at in ((0,), (4, 6, 9)))
+            moment = sum((max(most[i] - low[i], high[i] - least[i], none) ** 2 for i in (1, 2, 3)), none)
+            squares = [max(mass, none) ** 2, moment, max(trace, none) ** 2]
         for i, (value, square) in enumerate(zip(joints[name].proved.link_excess or (), squares, strict=True)):
             rest = Fraction(value) - Fraction(float(known[j, i]))
             if rest < 0 or rest**2 < square:
