@@ -210,7 +210,7 @@ def test_larger_errors_are_taken_as_declared(chain, tmp_path):
 
 def test_broken_chains_are_refused(chain, tmp_path):
     model, _, data, paths = chain
-    assert "not here" in verdicts(model, [paths[1]], data)[0].reason
+    assert "is missing" in verdicts(model, [paths[1]], data)[0].reason
     assert "expected" in verdicts(model, [paths[0], paths[2]], data)[1].reason
     assert "begun already" in verdicts(model, [paths[0], paths[0]], data)[1].reason
 
