@@ -80,7 +80,7 @@ def test_nothing_of_a_contradiction_passes(way: str) -> None:
     assert any(trial["before"] for trial in empty), "certificates had been written"
 
 
-@pytest.mark.parametrize("index", [39, 843, 2091])  # of eleven; others contradict torques that are held, not their means
+@pytest.mark.parametrize("index", [39, 843, 2091])  # of eleven; some need held torques
 def test_the_identifier_sees_every_contradiction_that_the_checker_sees(index: int) -> None:
     """The campaign's logs whose bounds crossed with the checker's narrower rows only: m >= 6.97 and <= 3.90 kg."""
     # Of arms whose ratios and zeros are known: others were not drawn when these were found.
