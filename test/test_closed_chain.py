@@ -121,6 +121,11 @@ def test_rates_are_those_of_finite_differences(name: str) -> None:
 
     close(motion.q, motion.qd)
     close(motion.qd, motion.qdd)
+    close(motion.transmission, m.transmission_rate(motion))
+    theta = np.array(m.theta_nominal)
+    theta[m.layout.coulomb] = 0.0
+    momentum, rate = m.momentum_regressors(motion)
+    close(momentum @ theta, rate @ theta + m.regressor(motion) @ theta)
 
 
 @pytest.mark.parametrize("name", ALL)

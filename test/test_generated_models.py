@@ -158,14 +158,20 @@ def test_rotors_in_moving_links_are_parameters_like_others(seed):
     assert relative_error(kin, model, rng, theta) < 1e-10
 
 
-def test_exponents_of_the_papers_fifth_example():
-    """[PSDM eq. 53]: ten functions."""
+def test_exponents_and_reduction_of_the_papers_fifth_example():
+    """[PSDM eq. 53, 54]: ten functions, four parameters, factors 1, 1.2 and 2.4, and g, which the paper leaves in y."""
     arm = PSDM_ARMS["two_link"]
     model = derive(arm.kinematics(), arm.zero)
     assert [model.term(k) for k in range(model.p)] == [
         "qdd1", "c2 qdd1", "qdd2", "c2 qdd2", "s2 qd1^2", "s2 qd1 qd2", "s2 qd2^2", "c1", "s1 s2", "c1 c2",
     ]  # fmt: skip
     assert model.exponents.shape == (10, 10)
+    rows, reduction = model.rows_as_parameters()
+    sizes = np.unique(np.round(np.abs(reduction.data), 9))
+    ratios = {round(x, 6) for x in sizes}
+    assert ratios <= {1.0, 0.5, round(1.2 / 9.81, 6), round(2.4 / 9.81, 6)}
+    # theta_b are the selected entries of theta_p, so these rows of P_* are those of the identity.
+    np.testing.assert_array_equal(reduction[rows].toarray(), np.eye(4))
 
 
 def test_a_model_prints_as_formulas():

@@ -20,7 +20,7 @@ from safe_sysid.core.arrays import BoolArray, FloatArray, IntArray
 from safe_sysid.robot.frames import kinematics_kernel
 from safe_sysid.robot.model import Kinematics
 
-__all__ = ["CONVERGED", "Loops", "close", "derivatives", "follow", "linearise"]
+__all__ = ["CONVERGED", "Loops", "close", "derivatives", "follow", "linearise", "transmission_rates"]
 
 IndexArray = IntArray
 #: Largest error of a closed loop after Newton's method, in units of the loop's length (and rad).
@@ -350,3 +350,43 @@ def derivatives(
         for i in range(len(passive)):
             qdd[k, passive[i]] += last[i, 0]
     return len(q)
+
+
+@njit(cache=True)
+def transmission_rates(
+    kin: Kinematics,
+    loops: Loops,
+    q: FloatArray,
+    passive_jacobian: FloatArray,
+    transmission: FloatArray,
+    qd: FloatArray,
+    out: FloatArray,
+) -> None:
+    """``dG/dt`` (N, n, n_a) into ``out``.
+
+    The closures' second derivative is quadratic in the joint velocities, ``B(x, x)``; with ``x = G qd_a`` and
+    ``y = G e_i`` column i of the passive rows is ``-J_u^-1 B(x, y)``; ``4 B(x, y)`` is ``B(x + y, x + y)`` less
+    ``B(x - y, x - y)``.
+
+    Args:
+        q: (N, n).
+        passive_jacobian: (N, n_u, n_u), J_u.
+        transmission: (N, n, n_a), G.
+        qd: (N, n) rad/s, ``G qd_a``.
+        out: (N, n, n_a) 1/s.
+    """
+    n, passive, rows = len(kin.axis), loops.passive, loops.rows
+    r, p = np.empty((1, n, 3, 3)), np.empty((1, n, 3))
+    plus, minus = np.empty(rows.shape[1]), np.empty(rows.shape[1])
+    right = np.empty((len(passive), transmission.shape[2]))
+    for k in range(len(q)):
+        kinematics_kernel(kin.parent, kin.rotation, kin.translation, kin.axis, kin.travel, q[k : k + 1], r, p)
+        for c in range(transmission.shape[2]):
+            along = transmission[k, :, c].copy()
+            _accelerations(kin, loops, r[0], p[0], qd[k] + along, plus)
+            _accelerations(kin, loops, r[0], p[0], qd[k] - along, minus)
+            _put(-0.25 * (rows @ (plus - minus)), right[:, c])
+        _solve(passive_jacobian[k].copy(), right)
+        out[k] = 0.0
+        for i in range(len(passive)):
+            _put(right[i], out[k, passive[i]])

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.dynamics import dynamics_of
-from safe_sysid.dynamics.closed_chain.kernels import Loops, derivatives, follow, linearise
+from safe_sysid.dynamics.closed_chain.kernels import Loops, derivatives, follow, linearise, transmission_rates
 from safe_sysid.dynamics.closed_chain.parts import ClosureError, LoopClosure, MechanismMotion
 from safe_sysid.errors import ModelError, ParameterError
 from safe_sysid.robot.model import Kinematics, RobotModel
@@ -338,6 +338,15 @@ class Mechanism:
             raise self._fail("singular position (J_u loses rank)", k, [joint], stamps)
         return MechanismMotion(q, qd, qdd, transmission, passive_jacobian, values)
 
+    def transmission_rate(self, motion: MechanismMotion) -> FloatArray:
+        """``dG/dt`` (N, n, n_a), 1/s."""
+        out = np.zeros(motion.transmission.shape)
+        if self.closures:
+            transmission_rates(
+                self.kinematics, self.loops, motion.q, motion.passive_jacobian, motion.transmission, motion.qd, out
+            )
+        return out
+
     def regressor(self, motion: MechanismMotion, transition: float = 0.0) -> FloatArray:
         """``Y_a = G^T W`` (N, n_a, 14 n): times all parameters it is the motors' torque, N m (eq. 23, 27).
 
@@ -349,3 +358,21 @@ class Mechanism:
             full = dynamics.torque_regressor(block.q, block.qd, block.qdd, transition)
             out[part] = block.transmission.transpose(0, 2, 1) @ full if self.closures else full[:, self.actuated]
         return out
+
+    def momentum_regressors(self, motion: MechanismMotion, transition: float = 0.0) -> tuple[FloatArray, FloatArray]:
+        """``G^T W_m`` and ``G^T W_c + dG/dt^T W_m``, each (N, n_a, 14 n).
+
+        The derivative of the first less the second is :meth:`regressor`; accelerations are in neither.
+
+        ``motion``: of this mechanism; its ``qdd`` is not used; ``transition``: friction transition velocity, rad/s.
+        """
+        dynamics = dynamics_of(self.kinematics)
+        shape = (len(motion), len(self.actuated), self.layout.size)
+        momentum, rate = np.empty(shape), np.empty(shape)
+        for part, block in motion.blocks():
+            w_m = dynamics.momentum_regressor(block.q, block.qd)
+            w_c = dynamics.momentum_rate_regressor(block.q, block.qd, transition)
+            across = block.transmission.transpose(0, 2, 1)
+            momentum[part] = across @ w_m
+            rate[part] = across @ w_c + self.transmission_rate(block).transpose(0, 2, 1) @ w_m
+        return momentum, rate

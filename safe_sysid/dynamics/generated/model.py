@@ -126,6 +126,24 @@ class PseudoSymbolicModel:
         links[10 * n :, 12 * n : 13 * n] = np.eye(n)
         return self.base @ np.linalg.pinv(self.free) @ links
 
+    def rows_as_parameters(self) -> tuple[IntArray, csr_matrix]:
+        """The paper's own reduction: base parameters that are entries of ``theta_p`` themselves.
+
+        Stacked vertically, ``theta_p = P_* theta_b``; l of its rows that are independent are the parameters, and all
+        others the combinations of these that the echelon form gives ([PSDM eq. 54]; its eq. 34, 41 and 42 misprint it).
+
+        Returns the rows (l,), joint i's function j being row ``i p + j``, and ``P_*`` (n p, l).
+        """
+        from scipy.linalg import qr
+        from scipy.sparse import vstack
+
+        stacked = vstack(self.reduction).toarray()
+        _, _, pivots = qr(stacked.T, mode="economic", pivoting=True)
+        rows = np.sort(pivots[: self.l])
+        echelon = np.linalg.solve(stacked[rows].T, stacked.T).T
+        echelon[np.abs(echelon) < 1e-12] = 0.0
+        return rows, csr_matrix(echelon)
+
     def parameter_names(self) -> list[str]:
         """What each base parameter is: sums of the links' parameters, about the frames of ``chain`` if not masked."""
         n = self.n
