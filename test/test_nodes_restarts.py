@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from test_nodes_lockstep import FAST, load, references
 from safe_sysid.bring_up.transitions import Transitions
 from safe_sysid.nodes.common.base import LATCHED_INPUT, measurement_qos
 from safe_sysid.nodes.common.messages.contents import NOT_AWAITED
-from safe_sysid.nodes.common.messages.conversions import JointReader, read_bounds
+from safe_sysid.nodes.common.messages.conversions import JointReader, JointStateWriter, read_bounds
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.parameters import ParameterBox
 
@@ -334,3 +335,31 @@ def test_the_hand_lets_go_and_takes_up_while_the_arm_holds_and_a_new_plant_is_a_
     np.testing.assert_allclose(masses[2] - masses[1], 1.0, rtol=1e-6)
     assert np.all(np.abs(np.diff(plant["tau_commanded"], axis=0)) <= 10.0 * (1 + 1e-6))  # N m in 1 ms
     assert np.all(np.abs(plant["q"] - plant["q"][0]) < 0.01)
+
+
+@pytest.mark.slow  # stamps of another clock, of a node on simulated time: test_nodes_clock.py
+def test_measurements_of_another_clock_are_refused(tmp_path: Path) -> None:
+    """On the wall clock a stamp must be about now; how old it may be is configured."""
+    names = MODEL.joint_names
+    nodes: dict[str, dict[str, Any]] = {"controller": {"start_on_activation": False}}
+    limits = {"measurement": {"max_age_s": 1.0}}  # the longest allowed: a machine that runs tests may stall
+    with running(tmp_path, nodes, limits, robot=MODEL.name, lockstep=False) as processes, Probe() as probe:
+        processes["controller"].wait_ready()
+        publisher = probe.publisher(JointState, "joint_states", measurement_qos(lockstep=False))
+        writer, z = JointStateWriter(names), np.zeros(MODEL.n)
+        for age, told in ((400, "stale"), (-400, "from the future")):
+            for _ in range(20):  # best effort: one may be lost
+                publisher.publish(writer.fill(time.time_ns() - age * 1_000_000_000, z, z, z))
+                probe.spin(0.2)
+                if probe.value("controller", f"refused joint_states: {told}"):
+                    break
+            assert int(probe.value("controller", f"refused joint_states: {told}")) >= 1
+        assert "no measurement has come" in probe.message("controller"), "none that counts"
+        for _ in range(100):  # young enough; one may be lost, or become too old on its way
+            publisher.publish(writer.fill(time.time_ns() - 300_000_000, z, z, z))
+            probe.spin(0.2)
+            if "no measurement has come" not in probe.message("controller"):
+                break
+        message = probe.message("controller")
+        assert "after their stamp" in message or "expected 0.2 s" in message, message
+        assert probe.state() == "idle"

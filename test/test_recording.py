@@ -204,6 +204,16 @@ def test_a_recorder_that_is_killed_leaves_what_it_had_flushed(tmp_path: Path) ->
 
 
 @pytest.mark.ros
+@pytest.mark.slow  # the same refusal, by the function that the node calls: test_recording_bags.py
+def test_a_recorder_that_cannot_start_says_why(tmp_path: Path) -> None:
+    (tmp_path / "bag").mkdir()
+    with recording(tmp_path) as (recorder, _):
+        assert recorder.process.wait(60.0) == 2
+        assert "exists: expected a new directory for the bag" in recorder.log
+        assert "Traceback" not in recorder.log
+
+
+@pytest.mark.ros
 def test_a_disk_that_is_full_ends_the_recording_and_not_the_recorder(tmp_path: Path) -> None:
     """Files of this process must not grow: what is there stays readable, the node says ERROR and ends when told."""
     import resource
