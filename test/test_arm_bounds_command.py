@@ -16,7 +16,7 @@ from safe_sysid.cli import main
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.magnitudes import link_norms
 from safe_sysid.errors import ConfigError
-from safe_sysid.identification.arm.bounds.intervals import base_of, empty_handed
+from safe_sysid.identification.arm.bounds.intervals import base_of
 from safe_sysid.identification.certificates.files.arm import read_arm_certificate
 from safe_sysid.identification.certificates.interval_dynamics.link_bounds import LinkBounds
 from safe_sysid.identification.equations.measurements import Measurements
@@ -32,7 +32,7 @@ from safe_sysid.simulation.payloads import payload_from_spec, theta_e_with_paylo
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray, list[Path]]:
     """Directory of `identify-arm`, the arm's true parameters, and its two logs."""
     folder, model, rng = tmp_path_factory.mktemp("arm"), load_robot("three_joint"), np.random.default_rng(4)
-    box, m = empty_handed(model), model.settings.measurement
+    box, m = model.empty_handed_prior, model.settings.measurement
     theta = box.mid + 0.5 * box.rad * rng.uniform(-1.0, 1.0, box.size)
     logs = []
     for k in range(2):
@@ -55,7 +55,7 @@ def test_lower_and_upper_hold_the_truth_and_are_verified(
     }  # fmt: skip
     combinations = read_arm_certificate(out / "arm_certificate.json").arrays["combinations"]
     assert len(combinations) == len(result["parameters"]) > 10
-    box = empty_handed(load_robot("three_joint"))
+    box = load_robot("three_joint").empty_handed_prior
     shares = []
     for c, p in zip(combinations, result["parameters"], strict=True):
         assert p["lower"] <= c @ theta <= p["upper"]
@@ -134,7 +134,7 @@ def test_an_interval_of_the_robot_file_that_is_not_proved_is_found(outcome, tmp_
 
 def test_bounds_over_all_poses_hold_for_the_real_links_which_need_not_be_in_the_box(outcome) -> None:
     theta, found = outcome[1], load_robot(outcome[0] / "robot.yaml")
-    kin, box, layout = found.kinematics, empty_handed(found), found.layout
+    kin, box, layout = found.kinematics, found.empty_handed_prior, found.layout
     assert any(theta[layout.link(j)][0] > box.upper[layout.link(j)][0] for j in range(found.n))  # more than the box has
     real, ours = link_norms(kin._replace(excess=NO_EXCESS), theta, theta), link_norms(kin, box.lower, box.upper)
     assert np.all(real.a <= ours.a)

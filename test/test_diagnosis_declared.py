@@ -13,7 +13,7 @@ from safe_sysid.identification.diagnosis.rows import diagnose_rows, format_diagn
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.identifier import Identifier, UpdateStatus
-from safe_sysid.identification.tare.tare import TareError, make_tare, tare_box
+from safe_sysid.identification.tare.tare import TareError, make_tare
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import dumbbell
 
@@ -115,7 +115,7 @@ def test_the_extent_holds_the_truth_and_narrows(model, errors, run, rows):
 def test_something_in_the_hand_at_a_tare_comes_first(model, errors, run):
     with pytest.raises(TareError) as caught:
         make_tare(model, errors, run.data)
-    box = sensor_prior(tare_box(model), errors)
+    box = sensor_prior(model.empty_handed_prior, errors)
     found = diagnose_rows(model, errors, caught.value.rows, box)
     assert found.tare
     assert found.explanations[0].kind == "held"

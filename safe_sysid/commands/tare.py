@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
     from safe_sysid.identification.diagnosis.rows import diagnose_rows, format_diagnosis
     from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
     from safe_sysid.identification.tare.file import write_tare
-    from safe_sysid.identification.tare.tare import TareError, make_tare, tare_box
+    from safe_sysid.identification.tare.tare import TareError, make_tare
     from safe_sysid.logs.checks.stamp_checks import check_stamps
     from safe_sysid.logs.checks.state_checks import check_states
     from safe_sysid.logs.formats.npz import write_log
@@ -96,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
             )
     except TareError as error:
         if error.rows is not None:
-            found = diagnose_rows(model, errors, error.rows, sensor_prior(tare_box(model), errors))
+            found = diagnose_rows(model, errors, error.rows, sensor_prior(model.empty_handed_prior, errors))
             print("\n".join(format_diagnosis(found)), file=sys.stderr)
         raise
     write_tare(options.out, tare)

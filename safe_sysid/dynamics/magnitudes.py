@@ -92,7 +92,7 @@ def link_norms(kin: Kinematics, lower: FloatArray, upper: FloatArray) -> LinkNor
     along = np.array([ends[k + 1] @ kin.axis[k] for k in range(n - 1)] + [np.zeros(2)])
     across = np.sqrt(np.maximum(lengths[1:] ** 2 - along[:-1] ** 2, 0.0) + 1e-15).max(axis=1)
     a, b = np.zeros((n, n)), np.zeros((n, n))
-    excess = kin.excess if len(kin.excess) else np.zeros((n, 3))
+    excess = kin.excess_by_link
     for link in range(n):
         lo, hi = lower[layout.link(link)], upper[layout.link(link)]
         mass = max(hi[0] + excess[link, 0], 0.0)

@@ -77,7 +77,7 @@ PARTS: Mapping[str, IdentityPart] = {
     "prior": IdentityPart(lambda model: _box(model.arm_prior)),
     # The same with the empty hand.
     "empty_hand": IdentityPart(
-        lambda model: _box(model.arm_prior.with_payload(*model.hand_prior)),
+        lambda model: _box(model.empty_handed_prior),
         {"payload.hand_opening": "widens the prior of the empty hand, which is stated"},
     ),
     "limits": IdentityPart(

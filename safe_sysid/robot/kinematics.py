@@ -94,6 +94,11 @@ class Kinematics(NamedTuple):
         return cls.chain(rotation, translation, axis, gravity, np.tile([-np.inf, np.inf], (len(axis), 1)))
 
     @property
+    def excess_by_link(self) -> FloatArray:
+        """(n, 3) ``excess``, written out where it is zero."""
+        return self.excess if len(self.excess) else np.zeros((len(self.axis), 3))
+
+    @property
     def read_only(self) -> Kinematics:
         """The same arm in arrays of the one kind that kernels are compiled for."""
         parent, rotation, translation, axis, gravity, travel, excess = map(read_only, self[:-1])

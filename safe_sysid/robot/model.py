@@ -276,6 +276,11 @@ class RobotModel:
         return np.array(joint.proved.link_lower, float), np.array(joint.proved.link_upper, float)
 
     @property
+    def empty_handed_prior(self) -> ParameterBox:
+        """Prior of the arm with the empty hand: the hand's prior in the place of theta_e's."""
+        return self.arm_prior.with_payload(*self.hand_prior)
+
+    @property
     def hand_prior(self) -> tuple[FloatArray, FloatArray]:
         """Bounds (10,), (10,) of the last link with the *empty* hand, at any opening.
 

@@ -14,7 +14,6 @@ import yaml
 from safe_sysid.apps.arm.logs import ArmLogOptions, read_logs
 from safe_sysid.apps.progress import steps
 from safe_sysid.decimals import at_most
-from safe_sysid.identification.arm.bounds.intervals import empty_handed
 from safe_sysid.identification.arm.bounds.needed_errors import NeededErrors, needed_errors
 from safe_sysid.identification.arm.logs.preparation import as_torque
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
@@ -55,7 +54,7 @@ def print_needed_errors(
     ]
     logs, validation = options.logs, options.validation
     first, second = found_logs[: len(logs)], found_logs[len(logs) :]
-    declared, box = MeasurementErrors.from_model(model), empty_handed(model) if empty_hand else model.arm_prior
+    declared, box = MeasurementErrors.from_model(model), model.empty_handed_prior if empty_hand else model.arm_prior
     asked = [np.full(model.n, b) for b in relative] or [declared.torque_rel]
     others = [np.full(model.n, b) for b in _FRONT if front]
     results: dict[tuple[float, ...], dict[str, Any]] = {}

@@ -75,8 +75,7 @@ def _excess_problem(
     model: RobotModel, joints: Mapping[str, JointSettings], lower: FloatArray, upper: FloatArray, exchanged: bool
 ) -> str | None:
     """Whether declared links exceed those between bounds (14 n,), (14 n,) of ``robot.yaml`` by no more than it says."""
-    prior = model.arm_prior.with_payload(*model.hand_prior)
-    known = model.kinematics.excess if len(model.kinematics.excess) else np.zeros((model.n, 3))
+    prior, known = model.empty_handed_prior, model.kinematics.excess_by_link
     for j, name in enumerate(model.joint_names):
         link, squares = model.layout.link(j), [Fraction(0)] * 3
         if exchanged:

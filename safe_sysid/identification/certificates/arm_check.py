@@ -173,7 +173,7 @@ def _check(
     wrong = smaller_errors(errors, declared.across_logs() if len(header["logs"]) > 1 else declared)
     if wrong:
         raise CertificateRefusedError(f"errors: smaller, or other, than the robot's configuration declares: {wrong[0]}")
-    prior = model.arm_prior.with_payload(*model.hand_prior)
+    prior = model.empty_handed_prior
     box = ParameterBox(prior.lower, prior.upper)
     for side, ours in (("lower", box.lower), ("upper", box.upper)):
         theirs = arrays[f"box_{side}"]

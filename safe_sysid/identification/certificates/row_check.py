@@ -155,8 +155,7 @@ class RowChecker:
         self._rebuilt: dict[tuple[object, ...], RebuiltRow] = {}
         self._views: dict[tuple[str, int], LogView] = {}
         self._errors: dict[str, Any] = {}
-        prior = model.arm_prior
-        self._hand_box = prior.with_payload(*model.hand_prior)
+        self._hand_box = model.empty_handed_prior
 
     def check(
         self,

@@ -33,7 +33,7 @@ from safe_sysid.robot.identity import differences, identity
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
 
-__all__ = ["MAX_ROWS", "Tare", "TareError", "TareRecorder", "drift_of", "gained", "make_tare", "tare_box"]
+__all__ = ["MAX_ROWS", "Tare", "TareError", "TareRecorder", "drift_of", "gained", "make_tare"]
 
 #: Rows of a tare. 400 keep 99 % of the gain (docs/use/tare.md).
 MAX_ROWS = 1000
@@ -215,11 +215,6 @@ def gained(tare: Tare) -> str:
     return f"{head}; widths, of the prior's (median): {', '.join(words)}"
 
 
-def tare_box(model: RobotModel) -> ParameterBox:
-    """Prior (14 n) of the arm with the empty hand: theta_h in theta_e's place."""
-    return model.arm_prior.with_payload(*model.hand_prior)
-
-
 def make_tare(
     model: RobotModel,
     errors: MeasurementErrors,
@@ -243,7 +238,7 @@ def make_tare(
     """
     tell = progress or (lambda share: None)
     # Equations are sized by the parameters alone; their unknown offsets include the sensors' bias.
-    box, drift = tare_box(model), drift_of(model, errors)
+    box, drift = model.empty_handed_prior, drift_of(model, errors)
     wide = sensor_prior(box, errors)
     prior = model.arm_prior
     payload = (prior.payload_lower, prior.payload_upper)

@@ -50,6 +50,7 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]:
         base = base_of(case.model(None))
         wanted = int(generator(seed, index, 17).integers(len(base)))
         case, signs, place, dynamics = aimed(case, signs, s.side * base.matrix[wanted] * case.model(None).arm_prior.rad)
+    directions = _directions_that_move(case)
     exclusions: list[dict[str, Any]] = []
     widths, gap = np.ones(1), np.inf
     for step in range(1 + (_ASCENTS if s.noise == "ascent" else 0)):
@@ -69,7 +70,7 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> dict[str, Any]:
         exclusions += _exclusions(found, theta, step)
         estimate = model.arm_prior.mid + model.arm_prior.rad * generator(seed, index, 18).uniform(-1, 1, theta.size)
         for one in control_boxes(found, model, estimate):
-            exclusions += _outside(one.box, case, step)
+            exclusions += _outside(one.box, case.theta, directions, step)
         widths = (found.upper - found.lower) / np.maximum(found.prior_upper - found.prior_lower, 1e-300)
         gaps = _gaps(found, theta)
         gap = min(gap, float(gaps.min(initial=np.inf)))
@@ -107,16 +108,14 @@ def _exclusions(found: ArmIntervals, theta: FloatArray, step: int) -> list[dict[
     return out
 
 
-def _outside(box: ParameterBox, case: IdentificationCase, step: int) -> list[dict[str, Any]]:
-    """Whether no parameters of the control laws' box move as the true ones do, by torques alone.
+def _outside(box: ParameterBox, theta: FloatArray, same: FloatArray, step: int) -> list[dict[str, Any]]:
+    """Whether no parameters of the control laws' box move as the true ones do.
 
-    The torques are Pinocchio's, rotors being bodies of their own: no regressor of ours.
+    ``same``: of :func:`_directions_that_move`.
     """
-    theta, lower, upper = case.theta, box.lower, box.upper
-    if np.all((lower <= theta) & (theta <= upper)):
+    low, high = box.lower - theta, box.upper - theta
+    if np.all((low <= 0.0) & (high >= 0.0)):
         return []
-    same = _directions_that_move(case)
-    low, high = lower - theta, upper - theta
     fixed = high - low < _ROUNDING
     middle = 0.5 * (low + high)[fixed]
     # The least squares of what torques differ by. (Linear programs leave 1e-10, which is no exclusion.)
@@ -126,7 +125,10 @@ def _outside(box: ParameterBox, case: IdentificationCase, step: int) -> list[dic
 
 
 def _directions_that_move(case: IdentificationCase) -> FloatArray:
-    """(r, P) orthonormal: parameters whose products with these agree have the same torques in all states."""
+    """(r, P) orthonormal: parameters whose products with these agree have the same torques in all states.
+
+    The torques are Pinocchio's, rotors being bodies of their own: no regressor of ours.
+    """
     theta, layout, n = case.theta, case.arm.layout, case.arm.n
     q, qd, qdd = generator(*case.seeds, 20).normal(size=(3, _STATES, n))
 

@@ -176,8 +176,7 @@ def _payload(model: RobotModel, box: ParameterBox, intervals: ArmIntervals) -> t
 
 def _excess(model: RobotModel, box: ParameterBox, intervals: ArmIntervals) -> FloatArray:
     """By how much links of the declared prior may exceed those of the box; none without exchanges."""
-    own, prior = model.kinematics.excess, intervals.box
-    found = np.zeros((model.n, 3)) if not len(own) else own.copy()
+    found, prior = model.kinematics.excess_by_link.copy(), intervals.box
     if not len(intervals.base.dependent):
         return found
     for j, link in enumerate(map(model.layout.link, range(model.n))):

@@ -32,7 +32,7 @@ from safe_sysid.identification.equations.stream import MomentumStream, default_w
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["ArmIntervals", "ArmIntervalsError", "arm_intervals", "base_of", "empty_handed", "intervals_of_rows"]
+__all__ = ["ArmIntervals", "ArmIntervalsError", "arm_intervals", "base_of", "intervals_of_rows"]
 
 _PIECE = 20_000  # samples of one piece of work, about
 _PUSHED = 2000  # samples turned into rows at once
@@ -82,11 +82,6 @@ class ArmIntervals:
     errors: MeasurementErrors
 
 
-def empty_handed(model: RobotModel) -> ParameterBox:
-    """Prior of the arm with the empty hand: the hand's prior takes the place of theta_e's. ``model``: of the arm."""
-    return model.arm_prior.with_payload(*model.hand_prior)
-
-
 def base_of(model: RobotModel) -> BaseParameters:
     """Base parameters that some motion of the arm can identify. ``model``: of the arm."""
     dynamics = dynamics_of(model.kinematics)
@@ -108,7 +103,7 @@ def arm_intervals(
         errors: declared, of all logs.
         logs: samples in order of arrival, the hand empty.
         base: None for :func:`base_of`.
-        box: holds the true theta; None for :func:`empty_handed`.
+        box: holds the true theta; None for the prior of the arm with its empty hand.
         progress: called with the share that is done.
 
     Raises:
@@ -117,7 +112,7 @@ def arm_intervals(
     """
     tell = progress or (lambda share: None)
     base = base_of(model) if base is None else base
-    box = empty_handed(model) if box is None else box
+    box = model.empty_handed_prior if box is None else box
     errors = errors.across_logs() if len(logs) > 1 else errors
     wide = sensor_prior(box, errors)
     found = _BoundSearch(wide, base)

@@ -97,7 +97,7 @@ class LinkBounds:
         for link in range(n):
             low, high = lower[layout.link(link)], upper[layout.link(link)]
             # What a real link has more than those that move as it does.
-            more = kin.excess[link].tolist() if len(kin.excess) else [0.0, 0.0, 0.0]
+            more = kin.excess_by_link[link].tolist()
             mass = max(float(np.nextafter(high[0] + more[0], np.inf) if more[0] > 0.0 else high[0]), 0.0)
             moment = np.sqrt((np.maximum(np.abs(low[1:4]), np.abs(high[1:4])) ** 2).sum()) + more[1]
             # An upper bound below zero would say that no consistent link exists: zero is then as good as any.

@@ -125,9 +125,8 @@ class IdentificationCase:
             payload["box"] = {"center": body.center.tolist(), "size": body.size.tolist()}
             if s.density and np.isfinite(body.density):
                 payload["density"] = [0.0, body.density * (1.0 + 1e-12)]
-        # What only moves in closed form has torques whose mean over a step is known, and nothing of its parts.
-        effort = "mean" if s.effort == "held" and not s.simulated else s.effort
-        measurement = self.levels.settings() | {"torque_source": s.source, "rate_hz": s.rate, "effort": effort}
+        declared = {"torque_source": s.source, "rate_hz": s.rate, "effort": s.declared_effort}
+        measurement = self.levels.settings() | declared
         if s.effort == "sampled" and self.record.rate is not None and self.record.jerk is not None:
             measurement["torque_rate"] = (self.record.rate[s.source == "link"] + 1e-6).tolist()
             if s.margin > 1e-3:
@@ -169,9 +168,7 @@ def build_case(seed: int, index: int, options: dict[str, Any]) -> Identification
     # Travel is told once it is known where the joints really were.
     arm = with_sliding(arm, sliding, np.zeros((1, s.joints)), np.full(s.joints, 10.0))
     times = period * (np.arange(count + 1) + 0.5 + s.jitter * rng.uniform(-0.5, 0.5, count + 1))
-    held = s.simulated and s.source != "link"
-    effort = s.effort if s.effort == "sampled" else "held" if held else "mean"
-    levels = draw_levels(generator(seed, index, 3), s.joints, period, s.level, effort)
+    levels = draw_levels(generator(seed, index, 3), s.joints, period, s.level, s.declared_effort)
     theta = broken.theta(arm.theta, arm.layout)
     remake: Callable[[FloatArray], TrueRecord] | None = None
     gravity = broken.gravity(on_cone(rng, arm.kinematics.gravity, levels))

@@ -59,6 +59,13 @@ class TrialSettings:
     ratios: bool
     zero: float  #: largest offset that is declared of a joint's zero, rad or m; 0: all zeros are exact
 
+    @property
+    def declared_effort(self) -> str:
+        """What is true of the torques: of motions in closed form, and behind the gears, means alone are known."""
+        if self.effort == "sampled":
+            return "sampled"
+        return "held" if self.simulated and self.source != "link" else "mean"
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self)
