@@ -82,7 +82,6 @@ class FaultBench:
         self.plans = probe.publisher(JointTrajectory, "plan", LATCHED_INPUT)
         self.bounds = probe.publisher(Float64MultiArray, "bounds", LATCHED_INPUT)
         self.clock = probe.publisher(Clock, "/clock")
-        self._clients: dict[str, Any] = {}
         self._since = 0
         self.distort: Callable[[JointState], object] | None = None  # of every measurement
         self.plant = self._new_plant()
@@ -147,7 +146,7 @@ class FaultBench:
 
     def call(self, name: str) -> Trigger.Response:
         """A service of the controller."""
-        return self._call(Trigger, f"controller/{name}", Trigger.Request())
+        return self.probe.call(f"controller/{name}")
 
     def set_parameter(self, name: str, text: str) -> SetParametersResult:
         """Try to change a parameter."""
@@ -155,16 +154,7 @@ class FaultBench:
         if text in ("true", "false"):
             value = ParameterValue(type=ParameterType.PARAMETER_BOOL, bool_value=text == "true")
         request = SetParameters.Request(parameters=[Parameter(name=name, value=value)])
-        return self._call(SetParameters, "controller/set_parameters", request).results[0]
-
-    def _call(self, kind: Any, name: str, request: Any) -> Any:
-        if name not in self._clients:
-            self._clients[name] = self.probe.node.create_client(kind, name)
-        client = self._clients[name]
-        self.probe.wait(client.service_is_ready, name)
-        answer = client.call_async(request)
-        self.probe.wait(answer.done, f"the answer of {name}")
-        return answer.result()
+        return self.probe.call("controller/set_parameters", SetParameters, request).results[0]
 
     def transitions(self) -> list[tuple[str, str]]:
         """States entered since the last :meth:`mark`, with the reason."""

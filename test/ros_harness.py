@@ -25,11 +25,14 @@ from rclpy.context import Context
 from rclpy.experimental import EventsExecutor
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
+from std_srvs.srv import Trigger
 
 from safe_sysid.bring_up.domain import own_domain
 
 #: Longest wait for anything on a busy machine, and for a node that has to compile its kernels first, s.
 PATIENCE, COMPILATION = 100.0, 220.0
+#: A server that has not yet discovered who asks drops its answer: so long after its client is made, s.
+_DISCOVERY = 0.3
 MANAGED = ("controller", "planner", "identifier")
 
 
@@ -237,6 +240,7 @@ class Probe:
         self._executor = EventsExecutor(context=self._context)
         self._executor.add_node(self.node)
         self.diagnostics: dict[str, DiagnosticStatus] = {}
+        self._clients: dict[str, Any] = {}
         self.listen(DiagnosticArray, "/diagnostics", self._on_diagnostics, 50)
 
     def __enter__(self) -> Probe:
@@ -274,6 +278,18 @@ class Probe:
             if time.monotonic() > deadline:
                 raise AssertionError(f"waited {timeout} s in vain for {what}; diagnostics: {self.summary()}")
             self._executor.spin_once(timeout_sec=0.05)
+
+    def call(self, service: str, kind: Any = Trigger, request: Any = None) -> Any:
+        """The answer of a service."""
+        client = self._clients.get(service)
+        if client is None:
+            client = self._clients[service] = self.node.create_client(kind, service)
+            self.wait(client.service_is_ready, service)
+            self.spin(_DISCOVERY)
+        self.wait(client.service_is_ready, service)
+        answer = client.call_async(kind.Request() if request is None else request)
+        self.wait(answer.done, f"the answer of {service}")
+        return answer.result()
 
     def value(self, node: str, key: str) -> str:
         """A value of a node's diagnostics; empty if it is not told."""

@@ -17,7 +17,6 @@ pytest.importorskip("mujoco")
 from diagnostic_msgs.msg import DiagnosticStatus
 from geometry_msgs.msg import InertiaStamped
 from ros_harness import NodeProcess, Probe, busy, end_all, running
-from std_srvs.srv import Trigger
 from test_nodes_lockstep import FAST, load, references
 from trajectory_msgs.msg import JointTrajectory
 from visualization_msgs.msg import MarkerArray
@@ -160,11 +159,7 @@ def test_a_pose_that_may_be_too_heavy_to_hold_is_refused_with_the_reason_and_onl
         drawn = {marker.ns for message in markers for marker in message.markers}
         assert drawn == {"payload"}  # nothing around, nothing planned
         # Asked again, it answers again; there is no other pose to be had here, unless the load turns out to be lighter.
-        client = probe.node.create_client(Trigger, "planner/start")
-        probe.wait(client.service_is_ready, "the service")
-        answer = client.call_async(Trigger.Request())
-        probe.wait(answer.done, "the answer")
-        assert answer.result().success
+        assert probe.call("planner/start").success
         # First it says for when, so that it is waited for.
         probe.wait(lambda: len(plans) >= 3, "another answer")
         points, boxes = zip(*((len(m.points), m.header.frame_id.partition(" ")[0]) for m in plans[:3]), strict=True)

@@ -48,7 +48,6 @@ class Manager:
     def __init__(self, probe: Probe, *names: str) -> None:
         self.probe = probe
         self.transitions = Transitions(probe.node, names)
-        self._clients: dict[str, Any] = {}
 
     def go(self, name: str, transition: str) -> str:
         """Ask; the reason of a refusal, "" if done."""
@@ -62,21 +61,7 @@ class Manager:
         return self.transitions.reasons[name]
 
     def call(self, kind: Any, service: str, request: Any) -> Any:
-        if service not in self._clients:
-            self._clients[service] = self.probe.node.create_client(kind, service)
-        client = self._clients[service]
-        self.probe.wait(client.service_is_ready, service)
-        future = client.call_async(request)
-        # A node that has not yet discovered who asks drops its answer: what only looks may be asked again.
-        for _ in range(4 if "/get_" in service else 0):
-            end = time.monotonic() + 5.0
-            while not future.done() and time.monotonic() < end:
-                self.probe.spin(0.1)
-            if future.done():
-                break
-            future = client.call_async(request)
-        self.probe.wait(future.done, service)
-        return future.result()
+        return self.probe.call(service, kind, request)
 
     def state(self, name: str) -> str:
         return self.call(GetState, f"{name}/get_state", GetState.Request()).current_state.label

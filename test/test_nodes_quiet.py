@@ -19,7 +19,6 @@ from geometry_msgs.msg import InertiaStamped
 from message_bench import MessageBench
 from ros_harness import Probe, running
 from std_msgs.msg import Float64MultiArray, String
-from std_srvs.srv import Trigger
 from test_nodes_lockstep import references
 from test_nodes_task import QUICK
 from trajectory_msgs.msg import JointTrajectory
@@ -109,31 +108,24 @@ def test_at_rest_nobody_is_busy_and_latched_topics_keep_the_newest_message(tmp_p
             assert mass[6] == "kg"
 
         # Time goes on as soon as something happens.
-        def ask(service: str) -> Trigger.Response:
-            client = probe.node.create_client(Trigger, service)
-            probe.wait(client.service_is_ready, service)
-            answer = client.call_async(Trigger.Request())
-            probe.wait(answer.done, f"the answer of {service}")
-            return answer.result()
-
-        assert not ask("identifier/forward_payload").success  # nobody is named
+        assert not probe.call("identifier/forward_payload").success  # nobody is named
         plans = len(told["plan"])
-        assert ask("planner/start").success
+        assert probe.call("planner/start").success
         probe.wait(lambda: probe.value("plant", "pace") == "as fast as it goes", "time to go on")
         probe.wait(lambda: any(message.points for message in told["plan"][plans:]), "an answer")
 
         # A stop can never be its own reset, nor a start that of an emergency stop; and a fault is an error in the log.
-        assert ask("controller/emergency_stop").success
+        assert probe.call("controller/emergency_stop").success
         probe.wait(lambda: probe.state() == "fault", "the fault")
-        assert ask("controller/emergency_stop").success
-        refused = ask("controller/start")
+        assert probe.call("controller/emergency_stop").success
+        refused = probe.call("controller/start")
         assert not refused.success
         assert "expected ~/reset_emergency_stop" in refused.message
-        assert ask("controller/reset_emergency_stop").success
+        assert probe.call("controller/reset_emergency_stop").success
         probe.spin(0.5)
         assert probe.state() == "fault", "the reset moves nothing"
-        assert not ask("controller/reset_emergency_stop").success
-        assert ask("controller/start").success
+        assert not probe.call("controller/reset_emergency_stop").success
+        assert probe.call("controller/start").success
         probe.wait(lambda: probe.state() in ("holding", "tracking"), "control")
         log = processes["controller"].log
     assert any("[ERROR]" in line and "fault: emergency stop" in line for line in log.splitlines()), log[-2000:]

@@ -21,7 +21,6 @@ from diagnostic_msgs.msg import DiagnosticStatus
 from ros_harness import Probe, running
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
-from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
 from safe_sysid.control.controller import Controller, ControllerState
@@ -279,11 +278,7 @@ def test_garbage_is_refused_counted_and_told_and_moves_nothing(tmp_path: Path) -
 
         # A new payload: a new epoch for everyone, and the old one's messages are foreign now.
         old = bounds_message(bench.oracle.box, bench.oracle.box.mid, digest=bench.digest)
-        client = probe.node.create_client(Trigger, "controller/reset_bounds")
-        probe.wait(client.service_is_ready, "the service")
-        answer = client.call_async(Trigger.Request())
-        probe.wait(answer.done, "the answer of reset_bounds")
-        assert answer.result().success
+        assert probe.call("controller/reset_bounds").success
         assert bench.oracle.reset_box() is None
         for _ in range(32):  # the box grows to the prior, then the epoch is announced
             torque = bench.step(torque)

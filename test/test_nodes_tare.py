@@ -14,7 +14,6 @@ from identification_plant import exciting_plans, noisy, simulate
 from ros_harness import NodeProcess, Probe, running
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
-from std_srvs.srv import Trigger
 
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.nodes.common.base import LATCHED_INPUT, measurement_qos
@@ -52,14 +51,6 @@ def send(probe: Probe, model: RobotModel, publisher: Any, data: Measurements, st
             probe.spin(0.005)
 
 
-def call(probe: Probe, service: str) -> Any:
-    client = probe.node.create_client(Trigger, service)
-    probe.wait(client.service_is_ready, service)
-    answer = client.call_async(Trigger.Request())
-    probe.wait(answer.done, service)
-    return answer.result()
-
-
 def test_a_tare_by_services_makes_the_next_identification_tighter_and_its_run_verifiable(tmp_path: Path) -> None:
     model = load_robot("kinova_gen3")
     theta_e, empty, loaded = logs(model)
@@ -71,24 +62,24 @@ def test_a_tare_by_services_makes_the_next_identification_tighter_and_its_run_ve
         probe.listen(Float64MultiArray, "bounds", lambda m: boxes.append(read_bounds(m, size)), LATCHED_INPUT)
         publisher = probe.publisher(JointState, "joint_states", measurement_qos(True, history=True))
         probe.wait(lambda: publisher.get_subscription_count() == 1, "the connection")
-        refused = call(probe, "identifier/tare_finish")
+        refused = probe.call("identifier/tare_finish")
         assert not refused.success
         assert "expected tare_start before" in refused.message
-        assert call(probe, "identifier/tare_start").success
-        assert "under way" in call(probe, "identifier/tare_start").message
+        assert probe.call("identifier/tare_start").success
+        assert "under way" in probe.call("identifier/tare_start").message
         send(probe, model, publisher, empty, 0.001)
         probe.wait(lambda: len(boxes) >= 2, "answers while the hand is empty")
         assert np.array_equal(boxes[-1].box.lower, model.arm_prior.lower)
-        assert call(probe, "identifier/tare_finish").success
+        assert probe.call("identifier/tare_finish").success
         probe.wait(lambda: "equations of" in probe.value("identifier", "tare"), "the tare")
         assert "rotor inertia to" in probe.value("identifier", "tare")
         probe.wait(lambda: probe.value("identifier", "state") == "waiting for start", "the state")
-        assert call(probe, "identifier/start").success
+        assert probe.call("identifier/start").success
         send(probe, model, publisher, loaded, 10.0)
         probe.wait(lambda: "updated" in probe.value("identifier", "status"), "bounds")
         probe.wait(lambda: probe.value("identifier", "slack") != "no equations yet", "the margin")
         probe.wait(lambda: probe.value("identifier", "diagnosis 1") != "", "what is hardly excited")
-        again = call(probe, "identifier/tare_start")
+        again = probe.call("identifier/tare_start")
         assert not again.success
         assert "samples of its payload" in again.message
         box = boxes[-1].box
