@@ -124,7 +124,7 @@ setup(
             "setuptools>=68",
             "types-PyYAML",
             "types-defusedxml",
-            "uv>=0.5",  # scripts/versions.py
+            "uv>=0.5",  # scripts/versions.py; ./safe-sysid installs by it
             "wheel>=0.42",
             "xacro>=2.0",
         ],

@@ -235,6 +235,29 @@ def test_a_browser_is_installed_for_ci_alone(tmp_path: Path, ci: str, programs: 
     assert result.stdout.strip() == str(wanted)
 
 
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ("", True),
+        ("global.timeout='60'\ndownload.no-such='1'", True),
+        ("global.index-url='https://own.example/simple'", ["--default-index", "https://own.example/simple"]),
+        (":env:.extra-index-url='https://a.example https://b.example'", ["--index", "https://b.example"]),
+        (":env:.cert='/etc/own.pem'", ["SSL_CERT_FILE=/etc/own.pem"]),
+        ("global.proxy='http://proxy.example:3128'", False),  # pip knows how
+        ("install.no-index='true'", False),
+    ],
+)
+def test_uv_looks_where_pip_is_told_to_look(config: str, expected: list[str] | bool) -> None:
+    program = "import installation, sys; print(installation.uv_command('python', sys.argv[1]))"
+    environment = {"PYTHONPATH": str(ROOT / "scripts" / "bootstrap")}
+    command = [sys.executable, "-c", program, config]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    options = ast.literal_eval(result.stdout)
+    assert bool(options) == bool(expected)
+    if isinstance(expected, list):
+        assert set(expected) <= set(options)
+
+
 def test_console_scripts_exist(setup_arguments: dict[str, Any]) -> None:
     scripts = dict(
         re.split(r"\s*=\s*", text, maxsplit=1) for text in setup_arguments["entry_points"]["console_scripts"]
