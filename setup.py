@@ -117,13 +117,11 @@ setup(
             "distributed>=2024.2",
             "example-robot-data>=4.1",  # URDFs of other arms
             "mcap-ros2-support>=0.5",  # a second reader of our bags
-            "mypy>=1.11",
             "pycollada>=0.8",  # trimesh's reader of COLLADA, beside ours
             "playwright>=1.48",  # drives the Chromium of the system
+            "pyrefly>=1.5",
             "ruff>=0.9",
             "setuptools>=68",
-            "types-PyYAML",
-            "types-defusedxml",
             "uv>=0.5",  # scripts/versions.py; ./safe-sysid installs by it
             "wheel>=0.42",
             "xacro>=2.0",

@@ -87,7 +87,7 @@ def _name(text: str) -> str:
 
 def run(options: argparse.Namespace) -> int:
     """Generate, write the law, or reduce."""
-    if options.out is not None:
+    if options.out:
         check_directory("--out", options.out)
     check_output("--json", getattr(options, "json", None))
     print(f"safe-sysid dynamics {options.what}: {options.arm}", flush=True)

@@ -137,12 +137,12 @@ def record_motions(arm: ServoArm, name: str, seed: int) -> TrackedLog:
             active = [plan for plan in plans if plan.start_time <= sample.stamp]
             plan = active[-1] if active else None
             state = None if plan is None else plan.trajectory.state(sample.stamp - plan.start_time)
-            desired = (rest, 0.0 * rest) if state is None else (state[0], state[1])
-            rows.append((sample.stamp, sample.q, sample.qd, *desired))
+            q_d, qd_d = (rest, 0.0 * rest) if state is None else (state[0], state[1])
+            rows.append((sample.stamp, sample.q, sample.qd, q_d, qd_d))
     if not rows:
         raise ParameterError(f"{model.name}: no motion from its start pose is clear of everything")
-    columns = [np.array(column) for column in zip(*rows, strict=True)]
-    return TrackedLog(name, *columns)
+    columns: list[Any] = list(zip(*rows, strict=True))
+    return TrackedLog(name, *(np.array(column) for column in columns))
 
 
 def _write_table(path: Path, model: RobotModel, log: TrackedLog) -> None:

@@ -127,7 +127,7 @@ def _build(file: str, settings: Settings, chain: UrdfChain) -> RobotModel:
         bodies=bodies,
         allowed_pairs=allowed_pairs(bodies, kinematics, chain.joined, settings.allowed_pairs, file),
         settings=settings,
-        payload_placement=None if held in (None, settings.tool_frame) else _placement(model, held),
+        payload_placement=None if held is None or held == settings.tool_frame else _placement(model, held),
         unknowns=_unknowns(joints, Motors(*(x[~exact] for x in motors)), gears[~exact], prior),
     )
 

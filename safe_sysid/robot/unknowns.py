@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -84,7 +85,7 @@ class Unknowns:
         """The arm with the motors of unknown ratio behind those of known ones; the same object where there are none."""
         if not len(self.motors.joint):
             return kin
-        both = (np.concatenate([a, b]) for a, b in zip(kin.motors, self.motors, strict=True))
+        both: list[Any] = [np.concatenate([a, b]) for a, b in zip(kin.motors, self.motors, strict=True)]
         return kin._replace(motors=Motors(*both)).read_only
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -152,7 +153,7 @@ def _section(section: type[Section], path: str, default: object) -> Iterator[Par
 
 
 def _named(declared: Parameter, path: str, kind: str) -> Parameter:
-    return Parameter(**{**vars(declared), "path": path, "type": kind})
+    return replace(declared, path=path, type=kind)
 
 
 def _extra(field: FieldInfo) -> Mapping[str, Any]:

@@ -33,7 +33,7 @@ _WIDTH = 1e-9
 
 def _waves(times: FloatArray, period: float, harmonics: int) -> tuple[FloatArray, FloatArray]:
     """Derivatives 0 to 3 of the sine terms and of the cosine terms, each (4, N, L), per unit of a and b."""
-    rate = 2.0 * math.pi / period * np.arange(1, harmonics + 1)
+    rate = np.asarray(2.0 * math.pi / period * np.arange(1, harmonics + 1), float)
     angle = np.outer(times, rate)
     sine, cosine = np.sin(angle), np.cos(angle)
     return (

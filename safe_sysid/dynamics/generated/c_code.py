@@ -126,8 +126,10 @@ class GraphValue:
         for number, value in ((x, other), (y, self)):
             if number == 0.0:
                 return self.graph.constant(0.0)
-            if number in (1.0, -1.0):
-                return value if number > 0 else -value
+            if number == 1.0:
+                return value
+            if number == -1.0:
+                return -value
         a, b = sorted((self.index, other.index))
         return GraphValue(self.graph, self.sign * other.sign, self.graph.node("*", a, b))
 

@@ -87,7 +87,7 @@ def starting_point(quadratic: Quadratic, paper: bool = False) -> FloatArray:
     if values[0] > _INSIDE * values[-1]:
         return _parameters(quadratic.minimiser(), paper)
     raised = (vectors * np.maximum(values, _RAISED * values[-1])) @ vectors.T
-    return _parameters(_FROM_FLAT @ raised.ravel(), paper)
+    return _parameters(np.asarray(_FROM_FLAT @ raised.ravel(), float), paper)
 
 
 def fit_log_cholesky(

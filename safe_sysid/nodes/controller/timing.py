@@ -75,7 +75,7 @@ class PendingAnswers:
             return
         if answer.start_ns != self._hand_over:
             return
-        self._hand_over = self._hand_over + self._t_plan if taken and answer.trajectory is not None else None
+        self._hand_over = answer.start_ns + self._t_plan if taken and answer.trajectory is not None else None
 
     def due_bounds(self, stamp: int) -> list[BoundsAnswer]:
         """Answers to be taken at this tick; each is returned once. Ask when nothing is missing: plans come first."""

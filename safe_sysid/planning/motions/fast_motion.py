@@ -170,7 +170,7 @@ class _Jerk:
         return value / self.scale, slope.ravel() / self.scale
 
     def gauss_newton(self, x: FloatArray) -> FloatArray:
-        return np.asarray(np.kron(np.eye(self.family.n), 2.0 * self.family.quadratic / self.scale))
+        return np.asarray(np.kron(np.eye(self.family.n), 2.0 * self.family.quadratic / self.scale), float)
 
 
 class _FastMotionSearch:

@@ -117,7 +117,7 @@ class KnotFamily:
         if not self.free:
             return np.zeros((self.n, 0))
         if inner is None:
-            return np.asarray(-np.linalg.solve(self.quadratic, self.linear.T).T)
+            return np.asarray(-np.linalg.solve(self.quadratic, self.linear.T).T, float)
         given = np.arange(0, self.free, 3)
         rest = np.setdiff1d(np.arange(self.free), given)
         x = np.zeros((self.n, self.free))

@@ -32,7 +32,7 @@ _TOUCH = 1e-5
 def evenly(duration: float, rate: float) -> FloatArray:
     """Midpoints (N,) of equal pieces of time, about ``rate`` per s, at least two."""
     count = max(math.ceil(duration * rate), 2)
-    return np.asarray((np.arange(count) + 0.5) * (duration / count))
+    return np.asarray((np.arange(count) + 0.5) * (duration / count), float)
 
 
 def rate_rows(

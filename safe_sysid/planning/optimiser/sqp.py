@@ -39,11 +39,11 @@ _HARDEST = 1e4
 class Objective(Protocol):
     """A smooth function to minimise."""
 
-    def value_and_gradient(self, k: FloatArray) -> tuple[float, FloatArray]:
+    def value_and_gradient(self, k: FloatArray, /) -> tuple[float, FloatArray]:
         """Value and derivative (n,)."""
         ...
 
-    def gauss_newton(self, k: FloatArray) -> FloatArray | None:
+    def gauss_newton(self, k: FloatArray, /) -> FloatArray | None:
         """Positive semidefinite stand-in (n, n) for the second derivative, or None."""
         ...
 
@@ -51,11 +51,11 @@ class Objective(Protocol):
 class Inequalities(Protocol):
     """Margins that have to be >= 0, of order one where they matter."""
 
-    def values(self, k: FloatArray) -> FloatArray:
+    def values(self, k: FloatArray, /) -> FloatArray:
         """(m,) at k (n,)."""
         ...
 
-    def values_and_jacobian(self, k: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def values_and_jacobian(self, k: FloatArray, /) -> tuple[FloatArray, FloatArray]:
         """(m,) and (m, n)."""
         ...
 

@@ -175,7 +175,7 @@ def run_budget(seed: int, index: int, options: dict[str, Any]) -> Result:
     errors = [
         normalised_error([torques_along(model, path, m) for m in motions], motions, span) for motions in (tests, others)
     ]
-    tracked = {}
+    tracked: dict[str, float | None] = {}
     for g, gains in enumerate(GAINS):
         runs = [
             run_trial(

@@ -99,9 +99,8 @@ class Panda:
     def _regressor(self, q: FloatArray, qd: FloatArray, qdd: FloatArray) -> FloatArray:
         whole = np.zeros((3, 7))
         whole[0] = _MIDDLE
-        for row, values in zip(whole, (q, qd, qdd), strict=True):
-            row[: self.n] = values
-        return np.array(self.dynamics.torque_regressor(*whole)[: self.n])
+        whole[:, : self.n] = q, qd, qdd
+        return np.array(self.dynamics.torque_regressor(whole[0], whole[1], whole[2])[: self.n])
 
     def energies(self, x: MotionSamples) -> FloatArray:
         """(2, N) kinetic and potential energy, J; the latter is zero at the first sample. ``x``: N samples."""

@@ -6,6 +6,7 @@ Joints are matched by name, never by index. Reading raises nothing but :class:`M
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Sequence
 from typing import Any
 
@@ -150,7 +151,7 @@ class JointStateWriter:
         self._q[:], self._qd[:] = q, qd
         if effort is not None:
             if self._effort is None:
-                self.message.effort = [0.0] * len(q)
+                self.message.effort = array("d", [0.0] * len(q))
                 self._effort = np.frombuffer(self.message.effort)
             self._effort[:] = effort
         return self.message
@@ -166,7 +167,7 @@ class CommandWriter:
         self._message, self._nothing = Float64MultiArray(), Float64MultiArray()
         self._message.layout.dim = [MultiArrayDimension(label="", size=n, stride=n)]
         self._nothing.layout.dim = [MultiArrayDimension(label="", size=0, stride=0)]
-        self._message.data = [0.0] * n
+        self._message.data = array("d", [0.0] * n)
         self._torque = np.frombuffer(self._message.data)
 
     def fill(self, stamp_ns: int, torque: FloatArray | None) -> Float64MultiArray:

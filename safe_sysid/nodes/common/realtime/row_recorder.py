@@ -52,5 +52,5 @@ class Recorder:
 
     def save(self, path: Path, **extra: Any) -> None:
         """Write all rows, and whatever else is named, to an ``.npz`` file; the stamps are called ``stamp``."""
-        columns: dict[str, Any] = self.columns()
-        np.savez(path, **{"stamp": self.stamps, **columns, **extra})
+        columns: dict[str, Any] = {"stamp": self.stamps, **self.columns(), **extra}
+        np.savez(path, **columns)

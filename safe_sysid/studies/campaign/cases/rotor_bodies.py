@@ -106,7 +106,7 @@ class RotorBodies:
         if not len(self._rotors):
             return np.array(pin.aba(self._with_rotors, self._aba_data, q, qd, torque))
         bias = self.turns.T @ np.asarray(pin.nle(self.model, self._data, self.turns @ q, self.turns @ qd))
-        return np.linalg.solve(self.inertia(q), torque - bias)
+        return np.asarray(np.linalg.solve(self.inertia(q), torque - bias), float)
 
     def _whole_inertia(self, q: FloatArray) -> FloatArray:
         upper = np.triu(pin.crba(self.model, self._data, self.turns @ q))

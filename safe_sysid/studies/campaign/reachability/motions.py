@@ -59,9 +59,10 @@ def _knots(rng: np.random.Generator, start: FloatArray, duration: float) -> Quin
     steps = rng.uniform(0.05, 1.0, count)
     if rng.random() < 0.3:
         steps[rng.integers(count)] = 1e-5  # next to nothing: a cell of its own
-    times = np.concatenate([[0.0], np.cumsum(steps) * duration / steps.sum()])
+    times = np.concatenate([[0.0], np.cumsum(steps) * duration / steps.sum()], dtype=float)
     if rng.random() < 0.3:
-        times = np.round(times, 1) if np.all(np.diff(np.round(times, 1)) > 0.0) else times
+        rounded = np.asarray(np.round(times, 1), float)
+        times = rounded if np.all(np.diff(rounded) > 0.0) else times
     knots = np.empty((count + 1, 3, n))
     knots[0] = start
     for i in range(count):
