@@ -95,6 +95,14 @@ def test_a_tube_that_does_not_cover_what_is_asked_for_is_refused(declared: Any, 
         measured_tube(arm(declared, **more))
 
 
+def test_what_an_identified_arms_real_hand_may_weigh_more_than_its_box_counts(model: RobotModel) -> None:
+    excess = np.zeros((model.n, 3))
+    excess[-1, 0] = 0.1
+    shifted = replace(model, kinematics=model.kinematics._replace(excess=excess))
+    with pytest.raises(ParameterError, match=r"mass up to 3\.7 kg"):
+        measured_tube(shifted)
+
+
 def test_without_a_tube_there_are_no_plans() -> None:
     with pytest.raises(ParameterError, match="safe-sysid tube"):
         measured_tube(load_robot("three_joint", **servo_settings(RATE), **{"controller.interface": "trajectory"}))

@@ -10,6 +10,7 @@ Planner and certificates take either; data flows from here to them and never bac
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,7 +87,10 @@ def measured_tube(model: RobotModel) -> MeasuredTube:
             f"{model.name}: controller.interface is trajectory and controller.tube is not declared: expected the tube "
             "that `safe-sysid tube` measures and writes"
         )
+    # What was weighed is real; an identified arm's prior may be about another last link that moves as the real one.
+    excess = float(model.kinematics.excess_by_link[-1, 0])
     heaviest = float(model.arm_prior.payload_upper[0])
+    heaviest = math.nextafter(heaviest + excess, math.inf) if excess else heaviest
     if not heaviest <= tube.heaviest:
         raise ParameterError(
             f"payload.prior_upper: mass up to {heaviest:g} kg (last link, hand and payload): expected at most "
