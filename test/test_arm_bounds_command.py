@@ -223,3 +223,13 @@ def test_a_false_declaration_leaves_estimates_without_intervals(
     assert "a declared assumption is false" in result["intervals"]["reason"]
     assert all(p["lower"] is None and p["upper"] is None for p in result["parameters"])
     assert not (tmp_path / "out" / "arm_certificate.json").exists()
+
+
+def test_of_a_file_with_proved_links_none_is_written_without_intervals(outcome, tmp_path: Path, capsys) -> None:
+    command = ["identify-arm", str(outcome[2][0]), "--estimates-only", "--plain-friction", "--force"]
+    for robot, written in (("three_joint", True), (str(outcome[0] / "robot.yaml"), False)):
+        out = tmp_path / str(written)
+        assert main([*command, "--robot", robot, "--out", str(out)]) == 0
+        assert (out / "robot.yaml").exists() is written
+        assert ("robot.yaml is not written: three_joint has `proved` links" in capsys.readouterr().out) is not written
+        assert (out / "arm.urdf").exists()

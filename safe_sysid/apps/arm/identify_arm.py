@@ -124,6 +124,8 @@ def identify_arm(options: IdentifyArmOptions) -> int:
             0,
             f"{len(found.unexcited)} of {len(found.names)} base parameters are not excited: these logs identify no arm",
         )
+    if reason := _no_robot_file(model, bounding.control_box):
+        result["warnings"].append(reason)
     _write(out, found, result, model, options, bounding.control_box)
     if options.json_file is not None:
         write_text(options.json_file, json.dumps(result, indent=1) + "\n")
@@ -272,6 +274,17 @@ def _touched(found: ArmIdentification, joints: Sequence[str]) -> list[str]:
     return lines
 
 
+def _no_robot_file(model: RobotModel | None, box: ControlBox | None) -> str:
+    """Why no robot file can be written; "" if one can."""
+    if model is None or box is not None or model.proved_link(0) is None:
+        return ""
+    return (
+        f"robot.yaml is not written: {model.name} has `proved` links, with which its payload.prior_lower and "
+        "prior_upper were moved, and without intervals there is nothing to move them to: expected the robot file "
+        "that was identified first, or guaranteed intervals"
+    )
+
+
 def _write(
     out: Path,
     found: ArmIdentification,
@@ -288,7 +301,8 @@ def _write(
     if model is not None:
         path = config_path(options.robot, "config")
         source = find_urdf(path, load_settings(path, {}))
-        write_text(out / "robot.yaml", robot_file(path, found, "arm.urdf", box))
+        if not _no_robot_file(model, box):
+            write_text(out / "robot.yaml", robot_file(path, found, "arm.urdf", box))
     elif options.loops is not None:
         path = mechanism_path(options.loops)
         source = source or mechanism_urdf(path)

@@ -32,34 +32,37 @@ _TEMPLATE = """{% from "blocks.html" import rows, lines %}
 <p class="muted">White: neighbouring residuals are no more alike than those of white noise of the torques behind the
 log's filter ({{ noise }}). Left over: share of the residual's variance that goes with velocity, load, position,
 acceleration or time.</p>
-<div class="grid wide">{% for figure in figures %}<figure>{{ figure.drawing }}<figcaption>{{ figure.text }}</figcaption>
-</figure>{% endfor %}</div>
-{% if r.further_friction %}<h2>Taken into the model</h2>{{ lines(r.further_friction) }}{% endif %}
+{% for joint, figures in joints %}<details class="part"{{ " open" if joint == worst else "" }}>
+<summary>{{ joint }}: torques and residual</summary><div class="grid wide">
+{% for figure in figures %}<figure>{{ figure.drawing }}<figcaption>{{ figure.text }}</figcaption></figure>
+{% endfor %}</div></details>
+{% endfor %}{% if r.further_friction %}<h2>Taken into the model</h2>{{ lines(r.further_friction) }}{% endif %}
 {% if open %}<h2>Not excited by these logs</h2>{{ lines(open) }}{% endif %}
 <h2>Base parameters</h2>
 <p class="muted">Combinations that torques depend on. Standard errors allow for coloured residuals; they are no
 bounds. {{ intervals }}</p>
+<details class="part"><summary>All {{ bounds|length }} in numbers</summary>
 <div class="scroll"><table><tr><th>base parameter</th><th>estimate</th><th>standard error</th><th>at least</th>
 <th>at most</th><th>unit</th></tr>
 {% for p, low, high in bounds %}<tr><td>{{ p.name }}</td><td>{{ "%.5g"|format(p.estimate) }}</td>
 <td>{{ "not known" if p.standard_error is none else "%.2g"|format(p.standard_error) }}</td>
 <td>{{ low }}</td><td>{{ high }}</td><td>{{ p.unit|unit }}</td></tr>
-{% endfor %}</table></div>
+{% endfor %}</table></div></details>
 """
 
 
 def arm_html(found: ArmIdentification, result: dict[str, Any]) -> str:
     """The page. ``result``: as of ``--json``."""
-    figures = []
+    joints = []
     time = found.held_out.stamps - found.held_out.stamps[0]
     breaks = found.held_out.segments[1:-1]
     time = time.copy()
     time[breaks] = np.nan
     for j, x in enumerate(found.residuals):
-        figures.append({
+        figures = [{
             "drawing": two_curves(time, found.measured[:, j], found.modelled[:, j], f"torques of {x.joint}"),
             "text": f"{x.joint}: measured (violet) and modelled torque, N m, over held-out time, s",
-        })  # fmt: skip
+        }]  # fmt: skip
         residual = found.measured[:, j] - found.modelled[:, j]
         key = max((key for key in _OVER if x.shares[key] > _WORD), key=lambda key: x.shares[key], default="velocity")
         over = {"load": found.modelled, "position": found.held_out.q, "acceleration": found.held_out.qdd}
@@ -68,6 +71,7 @@ def arm_html(found: ArmIdentification, result: dict[str, Any]) -> str:
             "text": f"{x.joint}: residual, N m, over {key}, with which it goes most" if x.shares[key] > _WORD
             else f"{x.joint}: residual, N m, over {key}; steps at zero or a bend would be friction that is missing",
         })  # fmt: skip
+        joints.append((x.joint, figures))
     table = [
         (
             x.joint,
@@ -88,8 +92,10 @@ def arm_html(found: ArmIdentification, result: dict[str, Any]) -> str:
         (p, *(("-", "-") if p["lower"] is None else interval_text(p["lower"], p["upper"], 2)))
         for p in result["parameters"]
     ]
+    worst = found.residuals[int(np.argmax(np.asarray(found.rms) / np.asarray(found.rms_before)))].joint
     values = {
-        "r": result, "verdict": verdict, "table": table, "figures": figures, "open": left, "bounds": bounds,
+        "worst": worst, "r": result, "verdict": verdict, "table": table, "joints": joints, "open": left,
+        "bounds": bounds,
         "intervals": intervals_text(result), "noise": f"{found.residuals[0].correlation_of_noise:.2f}",
     }  # fmt: skip
     return render_page(f"Identification of {result['robot']}", _TEMPLATE, values)
@@ -102,8 +108,8 @@ def intervals_text(result: dict[str, Any]) -> str:
         return f"No guaranteed intervals: {said['reason']}."
     outside = sum(not p["lower"] <= p["estimate"] <= p["upper"] for p in result["parameters"])
     return (
-        f"Guaranteed intervals of all base parameters from {said['equations']} equations, if the arm is in the robot "
-        "file's `uncertainty` and errors are at most those of its `measurement`; "
+        f"Guaranteed intervals of all base parameters from {said['equations']} equations, if the arm is within the "
+        "robot file's `uncertainty` (or its `proved`) and errors are at most those of its `measurement`; "
         + (f"{outside} estimates lie outside theirs." if outside else "all estimates lie inside theirs.")
     )
 
