@@ -204,7 +204,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
 @needs_ros
 @pytest.mark.ros
 @pytest.mark.slow
-@pytest.mark.timeout(1500)
+@pytest.mark.timeout(3000)
 @pytest.mark.parametrize("page", PAGES)
 def test_the_commands_of_a_page_do_what_it_says(page: str, shared: Shared, tmp_path: Path) -> None:
     """Those of `ros2` need live nodes and a stock ROS 2; what they ask of the nodes is tested with the nodes."""

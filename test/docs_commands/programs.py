@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Callable
 from importlib import metadata
+from itertools import pairwise
 from pathlib import Path
 
 from docs_commands.pages import ROOT, Command
@@ -41,7 +42,9 @@ def _pip(_: Workspace, words: list[str]) -> Outcome:
     assert words[1] == "install", shlex.join(words)
     known = (ROOT / "scripts" / "constraints.txt").read_text(encoding="utf-8").lower()
     setup = (ROOT / "setup.py").read_text(encoding="utf-8")
-    for word in (word for word in words[2:] if not word.startswith("-")):
+    for before, word in pairwise(words[1:]):
+        if word.startswith("-") or before == "--extra-index-url":
+            continue
         if extras := re.fullmatch(r"\.(?:\[([\w,]+)\])?", word):
             missing = [extra for extra in (extras[1] or "").split(",") if extra and f'"{extra}"' not in setup]
             if missing:

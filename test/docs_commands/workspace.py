@@ -219,7 +219,7 @@ def _urdf(_: Workspace, file: Path, __: str) -> None:
 def _own_arm(space: Workspace, file: Path, _: str) -> None:
     if not (urdf := file.with_suffix(".urdf")).exists():
         _urdf(space, urdf, "")
-    space.made("config", "init", "--urdf", urdf.name, "--out", file.name, "--payload-kg", "2")
+    space.made("config", "init", "--urdf", urdf.name, "--out", file.name, "--payload-kg", "2", "--simulated-drives")
 
 
 def _own_run(space: Workspace, folder: Path, text: str) -> None:
