@@ -104,7 +104,10 @@ def _feed(method: str, model: RobotModel, case: dict[str, Any], options: dict[st
     q, qd, qdd, torque = run["q"][at], run["qd"][at], qdd[at], run["torque"][at]
     if method == "identified":
         return rigid(identified(model, [(q, qd, qdd, torque)], "all")[0])
-    how = training(method, options, case["seed"])
+    # Adam on batches alone, as the paper trains. L-BFGS over all samples finds hyperparameters that are more likely and
+    # track worse (mean square of the feedback 2.2 in the place of 0.3): what ripple and flexible joints leave over is
+    # no noise, but goes with the one path that was driven.
+    how = training(method, {**options, "finish": 0}, case["seed"])
     x = MotionSamples(q, qd, qdd, [False] * 7)
     found = learn(method, x, torque, how, lambda _: np.zeros((0, 0)), friction=True)
     if method == "LIP" and isinstance(found, TorqueProcess):
