@@ -62,7 +62,10 @@ class Demo:
         for line in self.process.stdout:
             self.lines.append(line)
             self.segments |= mapped_segments([self.process.pid, *self.nodes().values()])
-        return self.process.wait(timeout=10.0)
+        status = self.process.wait(timeout=10.0)
+        # Ports are numbered for the whole machine: what the other worker's nodes have now is not this demo's to remove.
+        self.segments -= _all_mapped()
+        return status
 
     @property
     def output(self) -> str:
@@ -86,8 +89,12 @@ class Demo:
 
     def left(self) -> set[str]:
         """The middleware's shared memory that this demo had, still there although nobody uses it."""
-        others = mapped_segments(int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
-        return {name for name in self.segments - others if (SHM / name).exists()}
+        return {name for name in self.segments - _all_mapped() if (SHM / name).exists()}
+
+
+def _all_mapped() -> set[str]:
+    """Of all living processes."""
+    return mapped_segments(int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
 
 
 def wait_for(condition: object, seconds: float) -> bool:
