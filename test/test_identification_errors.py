@@ -198,6 +198,8 @@ def test_a_term_that_is_left_out_is_found(monkeypatch, term, build, declared, ra
         errors = attack.errors(**declared)
         window = WINDOWS[0] if ramp == 0.0 and term != "change" else WINDOWS[2]
         largest = max(largest, attack.worst(errors, window, ramp, seed % attack.n))
+        if largest > 1.0:
+            break
     assert largest > 1.0
 
 
@@ -224,7 +226,10 @@ def test_a_part_of_the_slack_that_is_left_out_is_found(monkeypatch, cause, sourc
         signs = attack.rng.choice([-1.0, 1.0], (3 * attack.n + 1, len(attack.t)))
         windows = np.array([[k, k + 1] for k in range(3, 30)])
         largest = max(largest, np.abs(attack.ratios(errors, signs, windows, 0.0)).max())
-        largest = max(largest, attack.worst(errors, WINDOWS[0], 0.0, seed % attack.n))
+        if largest <= 1.0:
+            largest = max(largest, attack.worst(errors, WINDOWS[0], 0.0, seed % attack.n))
+        if largest > 1.0:
+            break
     assert largest > 1.0
 
 
@@ -245,6 +250,8 @@ def test_an_error_that_is_not_declared_is_found(build, forgotten):
         signs = attack.rng.choice([-1.0, 1.0], (3 * attack.n + 1, len(attack.t)))
         windows = np.array([[k, k + 1] for k in range(3, 30)])
         largest = max(largest, np.abs(attack.ratios(errors, signs, windows, 0.0)).max())
+        if largest > 1.0:
+            break
     assert largest > 1.0
 
 
