@@ -281,13 +281,21 @@ class Probe:
 
     def call(self, service: str, kind: Any = Trigger, request: Any = None) -> Any:
         """The answer of a service."""
-        client = self._clients.get(service)
-        if client is None:
-            client = self._clients[service] = self.node.create_client(kind, service)
+        if service not in self._clients:
+            self._clients[service] = self.node.create_client(kind, service)
+        client = self._clients[service]
+        if not client.service_is_ready():  # a new client, or a server that was started again
             self.wait(client.service_is_ready, service)
             self.spin(_DISCOVERY)
-        self.wait(client.service_is_ready, service)
-        answer = client.call_async(kind.Request() if request is None else request)
+        request = kind.Request() if request is None else request
+        answer = client.call_async(request)
+        for _ in range(4 if "/get_" in service else 0):  # what only looks may be asked again
+            end = time.monotonic() + 5.0
+            while not answer.done() and time.monotonic() < end:
+                self.spin(0.1)
+            if answer.done():
+                break
+            answer = client.call_async(request)
         self.wait(answer.done, f"the answer of {service}")
         return answer.result()
 

@@ -124,9 +124,9 @@ def identify_arm(options: IdentifyArmOptions) -> int:
             0,
             f"{len(found.unexcited)} of {len(found.names)} base parameters are not excited: these logs identify no arm",
         )
-    if reason := _no_robot_file(model, bounding.control_box):
-        result["warnings"].append(reason)
-    _write(out, found, result, model, options, bounding.control_box)
+    no_robot_file = _no_robot_file(model, bounding.control_box)
+    result["warnings"] += [no_robot_file] if no_robot_file else []
+    _write(out, found, result, model, options, bounding.control_box, not no_robot_file)
     if options.json_file is not None:
         write_text(options.json_file, json.dumps(result, indent=1) + "\n")
     _tell(console, found, result, out, options.quiet)
@@ -292,6 +292,7 @@ def _write(
     model: RobotModel | None,
     options: IdentifyArmOptions,
     box: ControlBox | None,
+    writes_robot: bool,
 ) -> None:
     make_directory(out)
     write_text(out / "result.json", json.dumps(result, indent=1) + "\n")
@@ -301,7 +302,7 @@ def _write(
     if model is not None:
         path = config_path(options.robot, "config")
         source = find_urdf(path, load_settings(path, {}))
-        if not _no_robot_file(model, box):
+        if writes_robot:
             write_text(out / "robot.yaml", robot_file(path, found, "arm.urdf", box))
     elif options.loops is not None:
         path = mechanism_path(options.loops)

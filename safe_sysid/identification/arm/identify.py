@@ -83,7 +83,12 @@ class ArmIdentification:
     @property
     def left_over(self) -> float:
         """Held-out torque that the estimate does not explain, as a share of the drawing's, in the median joint."""
-        return float(np.median(self.rms / np.maximum(self.rms_before, 1e-300)))
+        return float(np.median(self.left_over_by_joint))
+
+    @property
+    def left_over_by_joint(self) -> FloatArray:
+        """(n,) the same of each joint."""
+        return self.rms / np.maximum(self.rms_before, 1e-300)
 
 
 def identify_samples(

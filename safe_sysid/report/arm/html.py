@@ -92,7 +92,7 @@ def arm_html(found: ArmIdentification, result: dict[str, Any]) -> str:
         (p, *(("-", "-") if p["lower"] is None else interval_text(p["lower"], p["upper"], 2)))
         for p in result["parameters"]
     ]
-    worst = found.residuals[int(np.argmax(np.asarray(found.rms) / np.asarray(found.rms_before)))].joint
+    worst = found.residuals[int(np.argmax(found.left_over_by_joint))].joint
     values = {
         "worst": worst, "r": result, "verdict": verdict, "table": table, "joints": joints, "open": left,
         "bounds": bounds,
