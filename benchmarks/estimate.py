@@ -37,7 +37,8 @@ from safe_sysid.logs.run import run_log, with_best_fit
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.simulation.arms import draw_truth
-from safe_sysid.simulation.payloads import NO_PAYLOAD, payload_from_spec, theta_e_with_payload
+from safe_sysid.simulation.hand import payload_in_hand
+from safe_sysid.simulation.payloads import NO_PAYLOAD, theta_e_with_payload
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 FloatArray = NDArray[np.float64]
@@ -68,7 +69,7 @@ class TrueLog:
 def simulate(model: RobotModel, payload: str, seed: int, plans: int) -> TrueLog:
     """Random quintics in receding horizon, tracked by computed torque; RK4 at 1 kHz by Pinocchio, no code of ours."""
     rng, n, kin, h = np.random.default_rng([seed, 2]), model.n, model.kinematics, 1e-3
-    truth = draw_truth(model, payload_from_spec(payload), np.random.default_rng([seed, 1]), "uniform")
+    truth = draw_truth(model, payload_in_hand(model, payload), np.random.default_rng([seed, 1]), "uniform")
     plant = pin.Model()
     plant.gravity.linear = np.array(kin.gravity)
     for j in range(n):
@@ -108,7 +109,9 @@ def simulate(model: RobotModel, payload: str, seed: int, plans: int) -> TrueLog:
     return TrueLog(h * np.arange(len(out)), q_all, v_all, torque, truth)
 
 
-def record(log: TrueLog, model: RobotModel, way: tuple[str, int, float | None], seed: int) -> tuple[Log, dict]:
+def record(
+    log: TrueLog, model: RobotModel, way: tuple[str, int, float | None], seed: int, noise: float
+) -> tuple[Log, dict]:
     """A log as people record it, and the errors that cover it."""
     sensor, rate, cut = way
     rng, n = np.random.default_rng([seed, rate]), model.n
@@ -124,7 +127,7 @@ def record(log: TrueLog, model: RobotModel, way: tuple[str, int, float | None], 
     count = (len(torque) - 1) // step
     mean = torque[1 : 1 + count * step].reshape(count, step, n).mean(axis=1)
     effort = np.vstack([mean[:1], mean]) * (1.0 + GAIN * rng.uniform(-1.0, 1.0, n))
-    effort += np.clip(rng.normal(0.0, NOISE, effort.shape), -4.0 * NOISE, 4.0 * NOISE)
+    effort += np.clip(rng.normal(0.0, noise, effort.shape), -4.0 * noise, 4.0 * noise)
     qd = log.qd
     if cut is not None:
         pole = np.exp(-2e-3 * np.pi * cut)
@@ -135,7 +138,7 @@ def record(log: TrueLog, model: RobotModel, way: tuple[str, int, float | None], 
     declared = {
         "measurement.torque_source": sensor,
         "measurement.rate_hz": float(rate),
-        "measurement.torque_abs": 4.0 * NOISE * 1.1,
+        "measurement.torque_abs": 4.0 * noise * 1.1,
         "measurement.torque_rel": 1.1 * GAIN,
         "measurement.velocity_error": [float(x) for x in 1.1 * np.abs(qd - log.qd).max(axis=0)],
         "identification.acceleration_bound": [float(x) for x in 1.3 * fastest],
@@ -200,14 +203,17 @@ def for_figaroh(arm: RobotModel, samples: Samples) -> dict[str, Any]:
     return arm_arrays(arm) | vars(samples) | {"motor": motor}
 
 
-def one(model: RobotModel, true: TrueLog, payload: str, way: Any, seed: int) -> tuple[dict[str, Any], Any, Any]:
+def one(
+    case: argparse.Namespace, model: RobotModel, true: TrueLog, way: Any, seed: int
+) -> tuple[dict[str, Any], Any, Any]:
     """What the methods here give on one log; the problem for FIGAROH, and what judges its estimate."""
-    recorded, declared = record(true, model, way, seed)
-    arm = load_robot(model.name, **declared)
+    recorded, declared = record(true, model, way, seed, case.noise)
+    arm = load_robot(case.robot, **declared)
     samples = low_passed(arm, recorded)
     truth = true.truth[model.layout.payload]
     zero = np.zeros(10)
-    held = theta_e_with_payload(model, zero, payload_from_spec(payload)) - theta_e_with_payload(model, zero, NO_PAYLOAD)
+    payload = payload_in_hand(model, case.payload)
+    held = theta_e_with_payload(model, zero, payload) - theta_e_with_payload(model, zero, NO_PAYLOAD)
     main = 1 + int(np.argmax(np.abs(held[1:4])))
 
     def error(theta: FloatArray | None) -> list[float]:
@@ -242,17 +248,17 @@ def one(model: RobotModel, true: TrueLog, payload: str, way: Any, seed: int) -> 
     return out, for_figaroh(arm, samples), error
 
 
-def seen(model: RobotModel, true: TrueLog, way: Any, seed: int) -> dict[str, Any]:
+def seen(case: argparse.Namespace, model: RobotModel, true: TrueLog, way: Any, seed: int) -> dict[str, Any]:
     """Intervals of one log whose errors nobody told, and of the same with errors that cover the true ones."""
-    recorded, declared = record(true, model, way, seed)
+    recorded, declared = record(true, model, way, seed, case.noise)
     kind = SENSORS["current" if way[0] == "motor" else "joint-torque"]
     said: dict[str, Any] = {"measurement.torque_source": kind.source, "measurement.torque_rel": kind.relative}
-    said |= log_settings(recorded, load_robot(model.name, **said))
-    said |= torque_settings(recorded, load_robot(model.name, **said))
+    said |= log_settings(recorded, load_robot(case.robot, **said))
+    said |= torque_settings(recorded, load_robot(case.robot, **said))
     truth = true.truth[model.layout.payload]
     out: dict[str, Any] = {"way": way, "seed": seed, "torque_abs": said["measurement.torque_abs"]}
     for name, settings in (("sensor", said), ("declared", declared)):
-        run = run_log(recorded, load_robot(model.name, **settings))
+        run = run_log(recorded, load_robot(case.robot, **settings))
         last = run.records[-1] if run.records and not run.empty else None
         out[name] = None if last is None else float(last.upper[0] - last.lower[0])
         out[f"{name} inside"] = last is not None and bool(np.all((last.lower <= truth) & (truth <= last.upper)))
@@ -277,11 +283,12 @@ def tell_seen(records: list[dict[str, Any]]) -> None:
 def main() -> None:
     """Run it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--robot", default="three_joint")
-    parser.add_argument("--payload", default="4lb")
+    parser.add_argument("--robot", default="three_joint", help="name or file")
+    parser.add_argument("--payload", default="4lb", help="as of `safe-sysid demo`, or auto")
     parser.add_argument("--motions", type=int, default=8)
     parser.add_argument("--plans", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0, help="of the first motion")
+    parser.add_argument("--noise", type=float, default=NOISE, help="N m, deviation of measured torques")
     parser.add_argument("--figaroh", action="store_true", help="also FIGAROH, in an environment of its own")
     parser.add_argument("--sensor", action="store_true", help="take the errors from each log; intervals alone")
     parser.add_argument("--json", type=Path)
@@ -290,14 +297,14 @@ def main() -> None:
     if options.sensor:
         for seed in range(options.seed, options.seed + options.motions):
             true = simulate(model, options.payload, seed, options.plans)
-            records += [seen(model, true, way, seed) for way in WAYS]
+            records += [seen(options, model, true, way, seed) for way in WAYS]
             if options.json is not None:
                 options.json.write_text(json.dumps(records), encoding="utf-8")
         tell_seen(records)
         return
     for seed in range(options.seed, options.seed + options.motions):
         true = simulate(model, options.payload, seed, options.plans)
-        told = [one(model, true, options.payload, way, seed) for way in WAYS]
+        told = [one(options, model, true, way, seed) for way in WAYS]
         records += [record for record, _, _ in told]
         judged = [case for case in told if case[2] is not None]
         answers = figaroh("payload", [problem for _, problem, _ in judged]) if options.figaroh and judged else []
