@@ -72,6 +72,25 @@ def test_held_out_torques_and_friction_are_found(learned: tuple[Path, dict]) -> 
     assert result["stage"] == "learned"
 
 
+def test_the_finish_is_kept_where_held_out_torques_are_likelier(learned: tuple[Path, dict], tmp_path: Path) -> None:
+    _, result = learned
+    before, after = result["finish"]["log_density"]
+    assert result["finish"]["kept"]  # errors are noise
+    assert after > before
+    assert result["method"] == "20 epochs, 20 iterations"
+
+    def noisy(arrays: dict) -> None:
+        arrays["effort"] += np.random.default_rng(1).normal(size=arrays["effort"].shape)
+
+    logs = [str(written(tmp_path / "a.npz")), "--validation", str(written(tmp_path / "b.npz", noisy))]
+    assert main(["learn", "lip", *logs, *QUICK, "--epochs", "2", "--out", str(tmp_path)]) == 0
+    found = json.loads((tmp_path / "result.json").read_text())
+    before, after = found["finish"]["log_density"]
+    assert after < before
+    assert not found["finish"]["kept"]
+    assert "not kept" in found["method"]
+
+
 def test_what_was_wrong_with_the_samples_is_told(learned: tuple[Path, dict]) -> None:
     _, result = learned
     text = " ".join(result["warnings"])

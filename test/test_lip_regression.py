@@ -8,6 +8,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 from arm_factory import random_arm
+from scipy.stats import norm
 
 from safe_sysid.errors import ParameterError
 from safe_sysid.learning.gaussian_process import factor as factors
@@ -66,6 +67,9 @@ def test_deviations_are_those_of_the_errors():
     assert np.min(np.linalg.eigvalsh(covariance)) > -1e-9 * np.max(covariance)
     inside = np.abs(error) <= 1.96 * np.sqrt(np.einsum("rjj->rj", covariance))
     assert 0.85 < np.mean(inside) <= 1.0
+    scale = np.sqrt(np.einsum("rjj->rj", covariance) + process.noise**2)
+    wanted = np.mean(norm.logpdf(torque_of(model, far), process.predict(far), scale))
+    assert process.log_density(far, torque_of(model, far)) == pytest.approx(wanted, rel=1e-12)
 
 
 def test_energies_mass_matrix_and_gravity_need_no_labels():

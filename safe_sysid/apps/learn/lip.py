@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,8 +107,9 @@ def learn_lip(options: LearnLipOptions) -> int:
         how = learning.training(early, 1, 0)
         process = train(kernel, some.x, some.torque, how, told(0.02, share, "first epochs"))
         learning.write(out, process, "after the first epochs", [])
-        how = learning.training(options.epochs, options.starts, options.finish)
+        how = learning.training(options.epochs, options.starts, 0)
         process = train(kernel, some.x, some.torque, how, told(0.02 + share * early, share, "training"))
+        process = learning.finished(process, told(0.92 - share * options.finish, share, "finish"))
         tell("choosing samples", 0.93)
         process, subsets = learning.chosen(process)
         result = learning.write(out, process, "learned", subsets, time.perf_counter() - begin)
@@ -190,10 +191,26 @@ class _Learning:
     ) -> None:
         self._options, self._samples, self._held_out = options, samples, held_out
         self._names, self._common = names, common
+        self._finish: dict[str, Any] = {"iterations": 0, "kept": False}
 
     def training(self, epochs: int, starts: int, finish: int) -> TrainingOptions:
         o = self._options
         return TrainingOptions(epochs, o.batch, seed=o.seed, starts=starts, finish=finish, device=o.device)
+
+    def finished(self, process: TorqueProcess, progress: Callable[[int, float], None]) -> TorqueProcess:
+        """The process after L-BFGS, if held-out torques are likelier with it, and how likely they are with both.
+
+        Noise and intervals are more honest after it where errors are noise. Where they go with the motion (ripple,
+        flexible joints) it learns them by heart, which only other motions tell.
+        """
+        held, most = self._held_out, self._options.finish
+        if not most:
+            return process
+        how = self.training(0, 1, most)
+        then = train(process.kernel, process.x, process.torque, how, progress, start=process)
+        before, after = (p.log_density(held.x, held.torque) for p in (process, then))
+        self._finish = {"iterations": most, "kept": after > before, "log_density": [before, after]}
+        return then if after > before else process
 
     def chosen(self, process: TorqueProcess) -> tuple[TorqueProcess, list[dict[str, Any]]]:
         """The process with the most informative samples, and errors with fewer, others and all."""
@@ -256,7 +273,7 @@ class _Learning:
                  if j["nmse"] >= 1.0]  # fmt: skip
         result = self._common | {
             "warnings": [*self._common["warnings"], *worse], "stage": stage,
-            "method": f"{self._options.epochs} epochs, {self._options.finish} iterations",
+            "method": f"{self._options.epochs} epochs{_finish_text(self._finish)}", "finish": self._finish,
             "samples": len(process.x), "samples_of": len(self._samples.x), "joints": joints, "subsets": subsets,
             "mass_positive": float(np.mean(positive)), "jitter": process.jitter, "seconds": seconds,
         }  # fmt: skip
@@ -264,6 +281,13 @@ class _Learning:
         energies = process.energies(held.x).mean
         write_text(out / "report.html", learned_html(result, held.stamps, held.torque, predicted, energies))
         return result
+
+
+def _finish_text(finish: dict[str, Any]) -> str:
+    iterations = finish["iterations"]
+    if not iterations:
+        return ""
+    return f", {iterations} iterations" + ("" if finish["kept"] else " not kept: held-out torques were less likely")
 
 
 def _tell(console: Console, result: dict[str, Any], out: Path, quiet: bool) -> None:

@@ -45,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--batch", type=at_least(2), default=100, metavar="B", help="samples of a step (default: 100)")
     add(
         "--finish", type=at_least(0), default=20, metavar="K",
-        help="iterations of L-BFGS over all samples after the epochs (default: 20)",
+        help="iterations of L-BFGS after the epochs, kept if they make held-out torques likelier (default: 20)",
     )  # fmt: skip
     add("--no-friction", action="store_true", help="energies alone")
     add("--residual", action="store_true", help="a squared exponential by joint, too, for what no model has")

@@ -198,6 +198,15 @@ class TorqueProcess:
         variance = np.einsum("rjj->rj", self.covariance(x)) + self.noise**2
         return np.asarray(np.mean(np.abs(self.predict(x) - measured) <= _NORMAL_95 * np.sqrt(variance), axis=0))
 
+    def log_density(self, x: MotionSamples, measured: FloatArray) -> float:
+        """Mean over samples and joints of the logarithm of a measured torque's density; to compare processes.
+
+        ``measured``: (M, n) N m or N, of samples that no process has seen.
+        """
+        variance = np.einsum("rjj->rj", self.covariance(x)) + self.noise**2
+        off = (self.predict(x) - measured) ** 2 / variance
+        return float(np.mean(-0.5 * (off + np.log(2.0 * np.pi * variance))))
+
     @cached_property
     def _lagrangian(self) -> tuple[LagrangianPart, FloatArray]:
         for part, own in zip(self.kernel.parts, self.kernel.split(self.log), strict=True):

@@ -22,7 +22,7 @@ __all__ = ["TrainingOptions", "train"]
 
 
 _FARTHEST = 25.0  # logarithms stay within +- this
-_NEAR = 2.0  # logarithms move by so much at most after Adam: the likelihood of few samples has maxima that say nothing
+_NEAR = 2.0  # logarithms move by so much at most from where Adam ended: likelihoods of few samples have empty maxima
 _NO_JITTER = (0.0,)  # with jitter, noise would be looked for that is not there
 _NOISE = 0.1  # deviation of the noise to begin with, relative to the largest torque's
 _QUIETER = 0.1  # that of every further start, relative to the one before
@@ -72,10 +72,11 @@ def _adam(
 def _lbfgs(
     gradient: Callable[[FloatArray], tuple[float, FloatArray]],
     start: FloatArray,
+    reach: float,
     how: TrainingOptions,
     progress: Callable[[int, float], None],
 ) -> FloatArray:
-    reach, best, steps = _NEAR if how.epochs else 2.0 * _FARTHEST, (np.inf, start, start), iter(range(how.finish))
+    best, steps = (np.inf, start, start), iter(range(how.finish))
 
     def tried(z: FloatArray) -> tuple[float, FloatArray]:
         nonlocal best
@@ -156,5 +157,6 @@ def train(
         found.append((gradient(z, every)[0] if how.starts > 1 else 0.0, z))
     z = min(found, key=lambda pair: pair[0])[1]
     if how.finish:
-        z = _lbfgs(lambda z: gradient(z, every, _NO_JITTER), z, how, tell(how.starts * how.epochs))
+        reach = _NEAR if how.epochs or start is not None else 2.0 * _FARTHEST
+        z = _lbfgs(lambda z: gradient(z, every, _NO_JITTER), z, reach, how, tell(how.starts * how.epochs))
     return TorqueProcess(kernel, z[: kernel.count], z[kernel.count :], x, torque, units)
