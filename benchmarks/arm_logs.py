@@ -176,7 +176,7 @@ def long_log(minutes):
         model, log = periodic_log(minutes, 1000.0, 5)  # errors inside what is declared
         write_log(file, model.joint_names, log, 0)
         told = {}
-        for words in ((), ("--estimates-only",)):
+        for words in ((), ("--thorough",), ("--estimates-only",)):
             begin = time.perf_counter()
             command = [sys.executable, "-m", "safe_sysid", "identify-arm", str(file), "--out", f"{folder}/o", *words]
             process = subprocess.Popen(command, stdout=subprocess.DEVNULL)

@@ -77,7 +77,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Before a run of the whole suite with few kernels in the cache: compile those that nearly all tests need."""
+    """Before a run of the whole suite with few kernels in the cache: compile those that nearly all tests need.
+
+    And let pytest rewrite and compile the tests' own files, which each worker would do for itself.
+    """
     from suite_times import SuiteTimes
 
     from safe_sysid.bring_up.kernels import compiled_kernels
@@ -85,6 +88,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(SuiteTimes())
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput") and compiled_kernels() < 100:
         commands = [[sys.executable, str(ROOT / "test" / "first_kernels.py"), half] for half in "01"]
+        commands.append([sys.executable, "-m", "pytest", "--collect-only", "-q", "-n", "0", str(ROOT / "test")])
         for process in [subprocess.Popen(command, stdout=subprocess.DEVNULL) for command in commands]:
             process.wait()
 

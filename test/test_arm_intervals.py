@@ -88,6 +88,8 @@ def test_of_long_logs_a_part_is_taken_that_is_spread_over_them(monkeypatch):
     monkeypatch.setattr(intervals, "_MOST", 200)
     monkeypatch.setattr(intervals, "_PIECE", 500)
     some = arm_intervals(model, errors, logs, box=model.arm_prior)
+    every = arm_intervals(model, errors, logs, box=model.arm_prior, thorough=True)
+    assert every.equations > 0.9 * whole.equations  # no window reaches from one piece to the next
     lengths = len(default_windows(model, errors))
     assert some.equations < 300 * lengths < whole.equations
     assert set(some.rows.log.tolist()) == {0, 1}

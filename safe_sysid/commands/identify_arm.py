@@ -61,7 +61,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--known-link", action="append", default=[], metavar="JOINT", help="its link is as drawn; repeatable")
     add("--motors-only", action="store_true", help="all links are as drawn")
     add("--plain-friction", action="store_true", help="Coulomb, viscous and offset alone")
-    add("--estimates-only", action="store_true", help="no guaranteed intervals, in less time")
+    less_or_more = parser.add_mutually_exclusive_group()
+    less_or_more.add_argument("--estimates-only", action="store_true", help="no guaranteed intervals, in less time")
+    less_or_more.add_argument(
+        "--thorough", action="store_true", help="narrower intervals of long logs: every equation (minutes)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:

@@ -37,6 +37,7 @@ class Bounding:
         estimates_only: bool = False,
         progress: Callable[[float], None] | None = None,
         no_model: str = "",
+        thorough: bool = False,
     ) -> None:
         """Take logs with torques in place of efforts.
 
@@ -46,10 +47,11 @@ class Bounding:
             estimates_only: whether nothing is bounded.
             progress: called with the share that is done.
             no_model: why there is none.
+            thorough: whether all equations of long logs count.
         """
         self._model, self._logs, self._progress = model, logs, progress
         self._reason = "estimates only" if model is not None else no_model
-        self._wanted = model is not None and not estimates_only
+        self._wanted, self._thorough = model is not None and not estimates_only, thorough
         names = () if model is None else model.joint_names
         self.control_box: ControlBox | None = None
         self._measured = [as_torque(x.measurements, names, torque_per_effort) for x in logs if self._wanted]
@@ -60,7 +62,9 @@ class Bounding:
             return None
         errors = MeasurementErrors.from_model(self._model)
         try:
-            return arm_intervals(self._model, errors, self._measured, base, progress=self._progress)
+            return arm_intervals(
+                self._model, errors, self._measured, base, progress=self._progress, thorough=self._thorough
+            )
         except ArmIntervalsError as error:
             self._reason = str(error)
             return None

@@ -63,6 +63,7 @@ class IdentifyArmOptions(ArmLogOptions):
     motors_only: bool = False
     plain_friction: bool = False
     estimates_only: bool = False
+    thorough: bool = False
     loaded: tuple[Path, ...] = ()
     known_mass: float | None = None
 
@@ -98,6 +99,7 @@ def identify_arm(options: IdentifyArmOptions) -> int:
             lambda share: tell("bounding", 0.4 + 0.5 * share),
             "of closed loops there are estimates alone" if mechanism.closures
             else "a URDF does not declare how wrong it may be; a robot file does (`safe-sysid config init`)",
+            options.thorough,
         )  # fmt: skip
         found = identify_samples(
             mechanism,

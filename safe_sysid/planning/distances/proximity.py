@@ -137,7 +137,7 @@ class Proximity:
         count, n = len(r), len(self.axis)
         value, slope = np.empty((count, len(self.frames))), np.zeros((count, len(self.frames), n))
         own, own_slope = np.empty((count, 1)), np.zeros((count, 1, n))
-        poses = Poses(self.axis, r, p, np.asarray(e_bound, float))
+        poses = Poses(self.axis, r, p, np.array(e_bound, float))  # a copy: kernels compile anew for what is read-only
         clearance_kernel(poses, self._balls, self._solids, value, slope)
         self_kernel(poses, self._balls, own, own_slope)
         return Distances(value, slope, own, own_slope)

@@ -95,6 +95,7 @@ def arm_intervals(
     base: BaseParameters | None = None,
     box: ParameterBox | None = None,
     progress: Callable[[float], None] | None = None,
+    thorough: bool = False,
 ) -> ArmIntervals:
     """Bound every base parameter.
 
@@ -105,6 +106,7 @@ def arm_intervals(
         base: None for :func:`base_of`.
         box: holds the true theta; None for the prior of the arm with its empty hand.
         progress: called with the share that is done.
+        thorough: all equations of long logs; else some, spread evenly over them.
 
     Raises:
         ArmIntervalsError: no equations, or it is proved that no arm of the prior agrees with them.
@@ -116,7 +118,7 @@ def arm_intervals(
     errors = errors.across_logs() if len(logs) > 1 else errors
     wide = sensor_prior(box, errors)
     found = _BoundSearch(wide, base)
-    pieces = _pieces(logs, default_windows(model, errors), model)
+    pieces = _pieces(logs, default_windows(model, errors), model, thorough)
     for done, rows in enumerate(_in_turn(lambda piece: piece.rows(model, errors, box), pieces)):
         for part in rows:
             found.add(part)
@@ -164,14 +166,17 @@ class _LogPart(NamedTuple):
         return found
 
 
-def _pieces(logs: Sequence[Measurements], lengths: Sequence[float], model: RobotModel) -> list[_LogPart]:
+def _pieces(
+    logs: Sequence[Measurements], lengths: Sequence[float], model: RobotModel, thorough: bool
+) -> list[_LogPart]:
     """Cut all logs into pieces for the processors; a piece ends when its windows have given enough equations.
 
-    Of a long log only a part is used, spread evenly over it: any subset of the equations bounds the truth.
+    Of a long log only a part is used unless `thorough`, spread evenly over it: any subset of the equations bounds the
+    truth.
     """
     total = max(sum(len(log) for log in logs), 1)
     per_step = model.n / model.settings.measurement.rate_hz
-    shares = [min(1.0, _MOST_STEPS / total, _MOST * x / (total * per_step)) for x in lengths]
+    shares = [1.0 if thorough else min(1.0, _MOST_STEPS / total, _MOST * x / (total * per_step)) for x in lengths]
     found = []
     for number, log in enumerate(logs):
         edges = np.linspace(0, len(log), max(1, round(max(shares) * len(log) / _PIECE)) + 1).astype(int)
