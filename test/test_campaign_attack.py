@@ -71,7 +71,7 @@ def test_worst_directions_come_nearer_than_chance():
 
 
 def test_five_percent_beyond_the_declared_bound_is_noticed():
-    assert enough_noticed(8, each_trial(16, {"beyond": 1.05, "fixed": WORST}))  # 9 in all; arms of trials have had more that is unknown since there were 12
+    assert enough_noticed(8, each_trial(16, {"beyond": 1.05, "fixed": WORST}))  # 9 of 16
     assert [r for r in trials(6, {"fixed": WORST}) if not is_sound(r)] == []
 
 
