@@ -196,6 +196,7 @@ def test_json_has_no_numbers_that_are_none():
 # --- Tables IV and V -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_motion_by_motion_gives_the_correlations_of_all():
     """Table IV from single trials is what the study computes in one go."""
     options = experiment("4", robot="kinova_gen3")[0].options
@@ -260,6 +261,7 @@ def with_series(store, method, where, index):
     return store.take({**result, "series": series})
 
 
+@pytest.mark.slow
 def test_pictures_are_drawn_of_what_there_is_and_of_nothing_else(tmp_path):
     store = SeriesStore(tmp_path / "series")
     options = experiment("3", experiments=["a", "b"], payloads=["5lb"])[0].options

@@ -323,6 +323,7 @@ def test_it_goes_around_an_obstacle(arm: tuple[RobotModel, np.ndarray], height: 
     assert 720.0 * 1.6**2 / 2.0**5 < motion.jerk < 200.0
 
 
+@pytest.mark.slow
 def test_less_torque_costs_jerk_until_it_is_refused(arm: tuple[RobotModel, np.ndarray]) -> None:
     """Rotor inertia of 8 kg m^2 makes torque what binds; what no motion can keep is named."""
     model, theta = arm
@@ -340,6 +341,7 @@ def test_less_torque_costs_jerk_until_it_is_refused(arm: tuple[RobotModel, np.nd
     assert refusal.value.best.kept["velocity"].value < 0.05 * 0.9
 
 
+@pytest.mark.slow
 def test_near_its_goal_it_may_be_as_near_as_the_goal_is(arm: tuple[RobotModel, np.ndarray]) -> None:
     """The payload comes to rest 8 mm above a table: it comes down on it, and is never nearer than at the end."""
     model, theta = arm

@@ -253,6 +253,7 @@ def test_what_table_2_trained_is_tracked_with_by_the_papers_names(tmp_path: Path
     assert row["paper"] == pytest.approx(19.013, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_learned_models_are_tracked_with_and_judged(tiny: Path, tmp_path: Path) -> None:
     """A network that says nothing beside a rigid part is that rigid model, in the loop and in figure 3."""
     model = panda()
@@ -411,6 +412,7 @@ def test_a_trial_with_a_budget_has_all_that_the_page_shows(
 # ------------------------------------------------------------------------------------------------------- command
 
 
+@pytest.mark.slow
 def test_command_prints_base_parameters_and_refuses(
     tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -99,6 +99,7 @@ def test_motions_that_are_not_what_they_say_are_named(motions, words: str, tmp_p
     assert words in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_motors_alone_and_motions_that_say_too_little(tmp_path: Path) -> None:
     log, _ = recorded(tmp_path / "log.npz")
     command = ["identify-arm", "--loops", "palletiser", "--quiet", "--out", str(tmp_path / "out")]

@@ -244,6 +244,7 @@ def test_impossible_payloads_are_refused(tmp_path: Path) -> None:
         write_configuration(tmp_path / "no_such.urdf", out)
 
 
+@pytest.mark.slow
 def test_an_arm_that_slides_gets_gains_and_a_remark(tmp_path: Path) -> None:
     urdf, out = tmp_path / "arm.urdf", tmp_path / "arm.yaml"
     slides = tutorial_urdf().replace('name="elbow" type="revolute"', 'name="elbow" type="prismatic"')

@@ -362,6 +362,7 @@ def test_fourier_series_for_the_arm_are_certified_and_teach(criterion: str, tmp_
     assert told < 0.9 * np.linalg.cond(columns_of(model, plans[0].trajectory.states(times)))
 
 
+@pytest.mark.slow
 def test_series_are_driven_in_simulation(tmp_path: Path) -> None:
     words = ["--robot", "three_joint", "--scene", "open", "--excite-arm", "2", "--motion", "fourier", "--period", "4"]
     assert call(plan_command, *words, "--simulate", "--out", str(tmp_path / "out")) == 0
