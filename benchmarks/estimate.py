@@ -38,7 +38,7 @@ from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.hand import payload_in_hand
-from safe_sysid.simulation.payloads import NO_PAYLOAD, theta_e_with_payload
+from safe_sysid.simulation.payloads import NO_PAYLOAD, Payload, theta_e_with_payload
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 FloatArray = NDArray[np.float64]
@@ -66,10 +66,10 @@ class TrueLog:
     truth: FloatArray
 
 
-def simulate(model: RobotModel, payload: str, seed: int, plans: int) -> TrueLog:
+def simulate(model: RobotModel, payload: Payload, seed: int, plans: int) -> TrueLog:
     """Random quintics in receding horizon, tracked by computed torque; RK4 at 1 kHz by Pinocchio, no code of ours."""
     rng, n, kin, h = np.random.default_rng([seed, 2]), model.n, model.kinematics, 1e-3
-    truth = draw_truth(model, payload_in_hand(model, payload), np.random.default_rng([seed, 1]), "uniform")
+    truth = draw_truth(model, payload, np.random.default_rng([seed, 1]), "uniform")
     plant = pin.Model()
     plant.gravity.linear = np.array(kin.gravity)
     for j in range(n):
@@ -204,7 +204,7 @@ def for_figaroh(arm: RobotModel, samples: Samples) -> dict[str, Any]:
 
 
 def one(
-    case: argparse.Namespace, model: RobotModel, true: TrueLog, way: Any, seed: int
+    case: argparse.Namespace, model: RobotModel, true: TrueLog, payload: Payload, way: Any, seed: int
 ) -> tuple[dict[str, Any], Any, Any]:
     """What the methods here give on one log; the problem for FIGAROH, and what judges its estimate."""
     recorded, declared = record(true, model, way, seed, case.noise)
@@ -212,7 +212,6 @@ def one(
     samples = low_passed(arm, recorded)
     truth = true.truth[model.layout.payload]
     zero = np.zeros(10)
-    payload = payload_in_hand(model, case.payload)
     held = theta_e_with_payload(model, zero, payload) - theta_e_with_payload(model, zero, NO_PAYLOAD)
     main = 1 + int(np.argmax(np.abs(held[1:4])))
 
@@ -294,17 +293,18 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     model, records = load_robot(options.robot), []
+    payload = payload_in_hand(model, options.payload)
     if options.sensor:
         for seed in range(options.seed, options.seed + options.motions):
-            true = simulate(model, options.payload, seed, options.plans)
+            true = simulate(model, payload, seed, options.plans)
             records += [seen(options, model, true, way, seed) for way in WAYS]
             if options.json is not None:
                 options.json.write_text(json.dumps(records), encoding="utf-8")
         tell_seen(records)
         return
     for seed in range(options.seed, options.seed + options.motions):
-        true = simulate(model, options.payload, seed, options.plans)
-        told = [one(options, model, true, way, seed) for way in WAYS]
+        true = simulate(model, payload, seed, options.plans)
+        told = [one(options, model, true, payload, way, seed) for way in WAYS]
         records += [record for record, _, _ in told]
         judged = [case for case in told if case[2] is not None]
         answers = figaroh("payload", [problem for _, problem, _ in judged]) if options.figaroh and judged else []

@@ -195,17 +195,21 @@ class TorqueProcess:
 
     def within_95(self, x: MotionSamples, measured: FloatArray) -> FloatArray:
         """(n,) share of measured torques (M, n) that are in the 95 % interval of what is predicted, noise included."""
-        variance = np.einsum("rjj->rj", self.covariance(x)) + self.noise**2
-        return np.asarray(np.mean(np.abs(self.predict(x) - measured) <= _NORMAL_95 * np.sqrt(variance), axis=0))
+        deviation = np.sqrt(self._variance_of_measured(x))
+        return np.asarray(np.mean(np.abs(self.predict(x) - measured) <= _NORMAL_95 * deviation, axis=0))
 
     def log_density(self, x: MotionSamples, measured: FloatArray) -> float:
         """Mean over samples and joints of the logarithm of a measured torque's density; to compare processes.
 
         ``measured``: (M, n) N m or N, of samples that no process has seen.
         """
-        variance = np.einsum("rjj->rj", self.covariance(x)) + self.noise**2
+        variance = self._variance_of_measured(x)
         off = (self.predict(x) - measured) ** 2 / variance
         return float(np.mean(-0.5 * (off + np.log(2.0 * np.pi * variance))))
+
+    def _variance_of_measured(self, x: MotionSamples) -> FloatArray:
+        """(M, n) of each torque by itself, noise included."""
+        return np.asarray(np.einsum("rjj->rj", self.covariance(x)) + self.noise**2)
 
     @cached_property
     def _lagrangian(self) -> tuple[LagrangianPart, FloatArray]:
