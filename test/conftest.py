@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import subprocess
@@ -53,6 +54,7 @@ def _isolate() -> tuple[int, contextlib.ExitStack]:
 
 
 _DOMAIN, _STACK = _isolate()
+gc.disable()  # until the tests are collected: nothing of that is garbage
 
 # The same examples on every machine: a failure in CI is a failure of the change, and can be repeated at home.
 # New examples: `--hypothesis-profile explore`.
@@ -91,6 +93,12 @@ def pytest_configure(config: pytest.Config) -> None:
         commands.append([sys.executable, "-m", "pytest", "--collect-only", "-q", "-n", "0", str(ROOT / "test")])
         for process in [subprocess.Popen(command, stdout=subprocess.DEVNULL) for command in commands]:
             process.wait()
+
+
+def pytest_collection_finish() -> None:
+    """Keep what was imported and collected, half a million objects, out of every search for garbage from here on."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_report_header(config: pytest.Config) -> str:
