@@ -208,7 +208,7 @@ class Bench:
     def __init__(self, model: RobotModel, tube: MeasuredTube) -> None:
         self.model, self.t, self.q = model, 0.0, np.array(model.settings.home)
         self.core = TrajectoryController(model, tube)
-        assert self.core.start(0.0, self.q, np.zeros(3)) == []
+        assert self.core.start(0.0, self.q, np.zeros(3), None, self.q) == []
         self.sent: list[Any] = []
 
     def run(self, until: float, off: float = 0.0, fast: float = 0.0) -> None:
@@ -258,6 +258,10 @@ def test_leaving_the_outer_tube_ends_the_claim_and_says_so(
     assert core.state is ControllerState.BRAKING
     bench.run(2.5)
     assert core.state is ControllerState.FAULT
+    # Since the last sample inside, and once more with the fault; what is told is the first.
+    assert [float(lost.split(" s:")[0]) for lost in core.claim_lost] == [0.9, pytest.approx(2.4, abs=0.005)]
+    assert core.status["measured tube"] == f"lost at {core.claim_lost[0]}"
+    assert core.counts["fault"] == 1
 
 
 def test_a_stop_before_the_hand_over_takes_the_next_plan_back(model: RobotModel, tube: Any) -> None:
@@ -310,20 +314,25 @@ def test_late_plans_and_missing_samples(model: RobotModel, tube: Any) -> None:
     bench.run(bench.t + 0.01)
     assert core.counts["samples missing"] == 1
     assert not core.claim_lost
+    before = bench.t
     bench.t += 0.05
     bench.run(bench.t + 0.01)
-    assert core.claim_lost
+    assert core.claim_lost[0].startswith(f"{before:.3f} s: no measurement for 0.052 s")
     assert core.state is ControllerState.BRAKING
 
 
 def test_a_start_where_the_set_point_is_not_known_moves_it_to_the_arm_first(model: RobotModel, tube: Any) -> None:
     """And a plan that comes after that begins there."""
-    bench = Bench(model, tube)
-    home = bench.q.copy()
-    bench.run(0.01)
-    (hold,) = bench.sent
+    core, home = TrajectoryController(model, tube), np.array(model.settings.home)
+    assert core.start(0.0, home, np.zeros(3)) == []
+    hold = core.step(0.002, home, np.zeros(3)).send
+    assert hold is not None
     np.testing.assert_array_equal(hold.knots, np.stack([home, 0 * home, 0 * home])[None])
-    assert hold.times[0] == pytest.approx(1.002)
+    assert hold.times[0] == pytest.approx(0.802) == core.rests_until(0.0)
+    refused = core.offer_plan(plan_from(model, 0.8), 0.002)
+    assert refused is not None
+    assert "brought to its pose" in refused
+    assert core.offer_plan(plan_from(model, 0.81), 0.002) is None
     core = TrajectoryController(model, tube)
     assert core.start(0.0, home, np.zeros(3), None, home) == []
     assert core.step(0.002, home, np.zeros(3)).send is None

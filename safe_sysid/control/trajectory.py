@@ -34,8 +34,9 @@ __all__ = ["SPACING_S", "TrajectoryController", "TrajectoryOutput", "TrajectoryP
 SPACING_S = 0.1
 #: From a message's arrival to its first point, s: a controller that begins beside the plan has this long to come back.
 BLEND_S = 0.15
-#: After a start, s: so slowly the arm's set point goes to where the arm was measured, which it holds from then on.
-SETTLE_S = 1.0
+#: After a start, s: so slowly the arm's set point goes to where the arm was measured, which it holds from then on. No
+#: plan begins before that: its message would take the set point there in :data:`BLEND_S`, and the arm out of its tube.
+SETTLE_S = 0.8
 _SHORTEST = 1e-3  # s, between two points
 _TOLERANCE = 1e-9  # s
 
@@ -121,6 +122,7 @@ class TrajectoryController(PlanFollower):
         self._de: FloatArray | None = None
         self._outside = ""
         self._late_stop = ""  # the next plan is under way to the arm already: brake as soon as it has begun
+        self._settled = -np.inf  # when the set point is where the arm was measured, s
         self._announce: ParameterBox | None = None
         self._output = TrajectoryOutput(self._hold)
         self._resend = self._settle = False
@@ -138,7 +140,7 @@ class TrajectoryController(PlanFollower):
     @property
     def status(self) -> dict[str, object]:
         """For diagnostics: where the tube comes from, and since when it is not claimed, if so."""
-        lost = "held" if self.proved else f"lost at {self.claim_lost[-1]}"
+        lost = "held" if self.proved else f"lost at {self.claim_lost[self._losses]}"
         return {"law": "the arm's own", "measured tube": lost, "tube of": self.tube.origin}
 
     @property
@@ -157,7 +159,16 @@ class TrajectoryController(PlanFollower):
 
     def rests_until(self, now: float) -> float:
         """Time, s, before which no plan may begin while the arm is held: a message must come before it."""
-        return now + self.notice
+        return max(now + self.notice, self._settled)
+
+    def _why_not_yet(self, plan: Plan, now: float) -> str | None:
+        """The set point must be where the arm was measured."""
+        if plan.start_time >= self._settled - _TOLERANCE:
+            return None
+        return (
+            f"plan starts at {plan.start_time:.4f} s, while the arm's set point is brought to its pose: expected a "
+            f"start after {at_most(self._settled, places=4)} s"
+        )
 
     def start(
         self,
@@ -203,6 +214,7 @@ class TrajectoryController(PlanFollower):
         self._broken, self._late_stop, self._outside, self.stopped = "", "", "", False
         self._de, self._resend, self._settle = None, False, settle
         self._last, self._losses = None, len(self.claim_lost)
+        self._settled = stamp + SETTLE_S + self.period if settle else -np.inf  # the next step sends it there
         self._watch.begin(stamp, q)
         self.state, self.reason = ControllerState.HOLDING, "started"
         return []
@@ -232,9 +244,9 @@ class TrajectoryController(PlanFollower):
         self.stopped = False
         self.state, self.reason = ControllerState.IDLE, reason
 
-    def _lose(self, why: str) -> None:
-        """The tube is claimed no more, from the last measurement on."""
-        self.claim_lost.append(f"{self._watch.stamp:.3f} s: {why}")
+    def _lose(self, why: str, before: float = 0.0) -> None:
+        """The tube is claimed no more, from the last usable measurement on, or from so long ``before`` (s)."""
+        self.claim_lost.append(f"{self._watch.stamp - before:.3f} s: {why}")
 
     def offer_plan(self, plan: Plan, now: float) -> str | None:
         """Take a plan for the next hand-over and send it; returns the reason of a refusal, None if taken."""
@@ -307,9 +319,11 @@ class TrajectoryController(PlanFollower):
             self._de = None
         if elapsed > self._watch.too_long:
             self.counts["measurement gap"] += 1
-            self._lose(f"no measurement for {elapsed:.3f} s: the tube was not watched")
+            self._lose(f"no measurement for {elapsed:.3f} s: the tube was not watched", elapsed)
             self.brake(f"no measurement for {elapsed:.3f} s")
         self._advance_plan(stamp)
+        if not self.state.commands:  # the tail of a plan whose claim was lost is over
+            return out
         if self._late_stop and self._next is None:
             reason, self._late_stop = self._late_stop, ""
             super().brake(reason)
@@ -349,7 +363,7 @@ class TrajectoryController(PlanFollower):
                 why = f"{what} of {names[j]} is off by at least {at_least(least[j])}, outer tube {at_most(most[j])}"
                 self.counts["outer tube left"] += 1
                 if not self._broken:
-                    self._lose(why)
+                    self._lose(why, elapsed)  # since the last sample nobody knows
                 self._broken = self._broken or why
                 self.brake(why)
                 if self._plan is None:
