@@ -7,7 +7,6 @@ import importlib.util
 import re
 import shlex
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -35,13 +34,10 @@ def own(words: tuple[str, ...]) -> list[str] | None:
     return list(words[1:]) if words[:1] in (("safe-sysid",), ("./safe-sysid",)) and not bootstrap else None
 
 
-parser = cache(build_parser)
-
-
 def parse(arguments: list[str]) -> None:
     """Fails where the program would refuse the options."""
     with contextlib.suppress(SystemExit) if "--help" in arguments else contextlib.nullcontext():
-        parser().parse_args(arguments)
+        build_parser().parse_args(arguments)
 
 
 # ----------------------------------------------------------------------------------------------- what there is

@@ -9,17 +9,17 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 
+from safe_sysid.cli import main
 from safe_sysid.commands import plan as plan_command
 from safe_sysid.commands import verify as verify_command
-from safe_sysid.commands.shared.arguments import OneLineParser
 from safe_sysid.decimals import at_least
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.closed_chain import load_mechanism
-from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.arm.bounds.intervals import base_of
 from safe_sysid.planning.plan_files.plan_file import read_plan
 from safe_sysid.report.verify_command import plans_command
@@ -28,19 +28,9 @@ from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 
 
-def call(command: object, *arguments: str) -> int:
-    """As the command line calls it: errors become exit status 2 and one line."""
-    parser = OneLineParser(prog="safe-sysid")
-    command.configure(parser)  # type: ignore[attr-defined]
-    try:
-        return int(command.run(parser.parse_args(arguments)))  # type: ignore[attr-defined]
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    except SafeSysIdError as error:
-        import sys
-
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+def call(command: ModuleType, *arguments: str) -> int:
+    """Exit status of the command with these words."""
+    return main([command.__name__.rpartition(".")[2], *arguments])
 
 
 @contextmanager
