@@ -164,8 +164,7 @@ def told(page: str) -> tuple[dict[str, str], dict[str, bool]]:
 
 def direct_rows(extra: str, pins: dict[str, str], licences: dict[str, str], newest: dict[str, str]) -> list[str]:
     """The table of one extra."""
-    arguments = setup_arguments()
-    wanted = arguments["extras_require"][extra] if extra else arguments["install_requires"]
+    wanted = requirements_of(extra)
     elsewhere = {name_of(text) for group in GROUPS if group not in ("dev", extra) for text in requirements_of(group)}
     rows = ["| package | for | asked for | tested | newest tried | licence |", "|---|---|---|---|---|---|"]
     for text in sorted(wanted, key=str.casefold):

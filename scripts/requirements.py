@@ -6,6 +6,7 @@ import os
 import re
 import runpy
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -13,6 +14,7 @@ from unittest import mock
 ROOT = Path(__file__).resolve().parent.parent
 
 
+@cache
 def setup_arguments() -> dict[str, Any]:
     """Arguments that setup.py gives to setuptools.setup."""
     directory = os.getcwd()

@@ -64,7 +64,17 @@ def inputs() -> dict[str, np.ndarray]:
 
 def arm(name: str, changes: dict[str, Any] | None = None) -> RobotModel:
     """One of the arms, some settings changed."""
-    return load_robot(FOLDER / "sliding.yaml" if name == "sliding" else name, **(changes or {}))
+    return _load(name, **changes) if changes else as_it_is(name)
+
+
+def _load(name: str, **changes: Any) -> RobotModel:
+    return load_robot(FOLDER / "sliding.yaml" if name == "sliding" else name, **changes)
+
+
+@cache
+def as_it_is(name: str) -> RobotModel:
+    """One of the arms; loading each takes half a second, and most outcomes are of these."""
+    return _load(name)
 
 
 @cache

@@ -31,17 +31,22 @@ def robot():
     return load_robot(ROBOT)
 
 
-@functools.lru_cache(maxsize=1)
-def measured():
-    """1.5 s of a motion, with noise."""
-    model, rng = robot(), np.random.default_rng(0)
-    prior = model.arm_prior
+def truth():
+    """(42,) what the arm is: all in the middle of what is known."""
+    model = robot()
     theta = model.theta_nominal.copy()
-    theta[prior.layout.payload] = prior.mid[prior.layout.payload]
+    theta[model.layout.payload] = model.arm_prior.mid[model.layout.payload]
+    return theta
+
+
+@functools.lru_cache(maxsize=2)
+def measured(scale=1.0):
+    """1.5 s of a motion, with noise of ``scale`` times the declared bounds."""
+    model, rng, theta = robot(), np.random.default_rng(0), truth()
     plans = exciting_plans(np.array(model.settings.home), rng, n_plans=1, t_f=2.0, t_p=1.5, amplitude=0.3)
     log = simulate(model.kinematics, theta, model.friction_transition_velocity, plans, rng=rng)
     m = model.settings.measurement
-    return noisy(log, m.torque_abs, m.torque_rel, rng)
+    return noisy(log, scale * m.torque_abs, scale * m.torque_rel, rng)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The house rule of docs/refer/development.md: imports flow one way, and the core knows nothing of ROS."""
+"""The house rules of docs/refer/development.md: imports flow one way, the core knows no ROS, all is declared."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import functools
 import importlib.util
 import os
 import re
+import runpy
 import subprocess
 import sys
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,6 +85,57 @@ ROS_PACKAGES = (
 )  # fmt: skip
 
 
+#: What an installation may bring besides what is always there.
+EXTRAS = ("ros", "sim", "view", "cluster", "learn", "dart")
+# module: (requirement of setup.py, dependency of package.xml)
+DISTRIBUTIONS = {
+    "clarabel": ("clarabel", None),  # no rosdep key exists
+    "coal": ("coal", "coal"),
+    "cvxpy": ("cvxpy", None),  # no rosdep key exists
+    "defusedxml": ("defusedxml", "python3-defusedxml"),
+    "diagnostic_msgs": ("ros-diagnostic-msgs", "diagnostic_msgs"),
+    "dartpy": ("dartpy", None),  # an extra: the second engine
+    "distributed": ("distributed", None),  # optional: campaigns on a cluster
+    "geometry_msgs": ("ros-geometry-msgs", "geometry_msgs"),
+    "highspy": ("highspy", None),  # no rosdep key exists
+    "jinja2": ("jinja2", "python3-jinja2"),
+    "lifecycle_msgs": ("ros-lifecycle-msgs", "lifecycle_msgs"),
+    "matplotlib": ("matplotlib", "python3-matplotlib"),
+    "mpmath": ("mpmath", None),  # no rosdep key exists
+    "msgspec": ("msgspec", None),  # what viser's messages are made of
+    "mujoco": ("mujoco", "python3-mujoco-pip"),
+    "numba": ("numba", None),  # too old in Ubuntu 24.04,
+    "numpy": ("numpy", "python3-numpy"),
+    "osqp": ("osqp", None),  # no rosdep key exists
+    "pinocchio": ("pin", "pinocchio"),
+    "pydantic": ("pydantic", "python3-pydantic"),
+    "pydantic_core": ("pydantic", "python3-pydantic"),
+    "rclpy": ("ros-rclpy", "rclpy"),
+    "rich": ("rich", "python3-rich"),
+    "rosbags": ("rosbags", "python3-rosbags-pip"),
+    "rosgraph_msgs": ("ros-rosgraph-msgs", "rosgraph_msgs"),
+    "scipy": ("scipy", "python3-scipy"),
+    "sensor_msgs": ("ros-sensor-msgs", "sensor_msgs"),
+    "std_msgs": ("ros-std-msgs", "std_msgs"),
+    "std_srvs": ("ros-std-srvs", "std_srvs"),
+    "trajectory_msgs": ("ros-trajectory-msgs", "trajectory_msgs"),
+    "torch": ("torch", None),  # an extra, for training alone
+    "trimesh": ("trimesh", None),  # no rosdep key exists
+    "viser": ("viser", None),  # no rosdep key exists
+    "visualization_msgs": ("ros-visualization-msgs", "visualization_msgs"),
+    "websockets": ("websockets", None),  # too old in Ubuntu 24.04
+    "yaml": ("pyyaml", "python3-yaml"),
+    # what others depend on in every installation
+    "backports": ("rosbags", "python3-rosbags-pip"),
+    "compression": ("rosbags", "python3-rosbags-pip"),
+    "lz4": ("rosbags", "python3-rosbags-pip"),
+    "markupsafe": ("jinja2", "python3-jinja2"),
+    "builtin_interfaces": ("ros-rclpy", "rclpy"),
+    "rcl_interfaces": ("ros-rclpy", "rclpy"),
+}
+
+
+@functools.cache
 def modules() -> list[Path]:
     return sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
 
@@ -90,29 +144,27 @@ def room_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def imports_of(source: str, module: str, is_package: bool) -> Iterator[tuple[int, str]]:
+@functools.cache
+def nodes(path: Path) -> list[ast.AST]:
+    """Of a module, read once for all tests: imports, attributes, asserts and keyword arguments."""
+    kinds = (ast.Import, ast.ImportFrom, ast.Attribute, ast.Assert, ast.keyword)
+    return [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, kinds)]
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
     """(line, absolute dotted name) of everything a module imports, at any depth, TYPE_CHECKING included."""
-    package = module if is_package else module.rpartition(".")[0]
-    for node in ast.walk(ast.parse(source)):
+    package = path.relative_to(ROOT).parent.parts
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             if node.level:
-                above = package.split(".")[: len(package.split(".")) - node.level + 1]
-                base = ".".join([*above, *filter(None, [node.module])])
+                base = ".".join([*package[: len(package) - node.level + 1], *filter(None, [node.module])])
             # `from safe_sysid import robot` names a room only with its last part.
             for alias in node.names:
                 yield node.lineno, f"{base}.{alias.name}"
-
-
-def imports(path: Path) -> Iterator[tuple[int, str]]:
-    relative = path.relative_to(ROOT).with_suffix("")
-    is_package = relative.name == "__init__"
-    yield from imports_of(
-        path.read_text(encoding="utf-8"), ".".join(relative.parent.parts if is_package else relative.parts), is_package
-    )
 
 
 def violations(path: Path) -> Iterator[str]:
@@ -223,8 +275,7 @@ def sections() -> dict[str, tuple[str, set[str]]]:
 def upward_reads(path: Path) -> Iterator[str]:
     """Reads of a section that a room declares which comes later: ``settings.planner``, ``s.planner.t_p``."""
     room, declared = room_of(path), sections()
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    attributes = [node for node in nodes(path) if isinstance(node, ast.Attribute)]
     keys = {id(node.value): node.attr for node in attributes}
     for node in attributes:
         if node.attr not in declared:
@@ -273,13 +324,46 @@ def test_relative_imports_within_a_room_are_fine(tmp_path: Path, monkeypatch: py
     assert list(violations(room / "__init__.py")) == []
 
 
+@functools.cache
+def requirements() -> dict[str, Any]:
+    """What scripts/requirements.py defines: it reads setup.py."""
+    pytest.importorskip("setuptools")
+    return runpy.run_path(str(ROOT / "scripts" / "requirements.py"))
+
+
+def test_every_import_is_a_declared_dependency() -> None:
+    for_pip = {requirements()["name_of"](text) for text in requirements()["requirements"](EXTRAS)}
+    for_ros = {element.text for element in ElementTree.parse(ROOT / "package.xml").getroot()}
+    missing = []
+    for path in modules():
+        for line, name in imports(path):
+            module = name.partition(".")[0]
+            if module in sys.stdlib_module_names or module == "safe_sysid":
+                continue
+            pip_name, ros_name = DISTRIBUTIONS.get(module, (f"(unknown module {module})", None))
+            if pip_name not in for_pip:
+                missing.append(f"{path}:{line}: setup.py does not require {pip_name}")
+            if ros_name is not None and ros_name not in for_ros:
+                missing.append(f"{path}:{line}: package.xml has no exec_depend {ros_name}")
+    assert missing == []
+
+
+def test_what_rosdep_cannot_deliver_is_in_a_file_for_pip() -> None:
+    lines = (ROOT / "scripts" / "requirements.txt").read_text().splitlines()
+    listed = {line for line in lines if line and not line.startswith("#")}
+    from_ros = {requirements()["normal"](name) for name, key in DISTRIBUTIONS.values() if key is not None} - {
+        "pydantic"
+    }
+    needed = requirements()["requirements"](["view"])
+    assert listed == {text for text in needed if requirements()["name_of"](text) not in from_ros}
+
+
 def test_no_input_is_checked_with_assert() -> None:
     """`python -O` removes asserts: a guarantee must not depend on one."""
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in modules()
-        if "assert" in (text := path.read_text(encoding="utf-8"))
-        for node in ast.walk(ast.parse(text))
+        for node in nodes(path)
         if isinstance(node, ast.Assert)
     ]
     assert found == []
@@ -290,8 +374,7 @@ def test_numba_never_relaxes_arithmetic() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{node.value.lineno}"
         for path in modules()
-        if "fastmath" in (text := path.read_text(encoding="utf-8"))
-        for node in ast.walk(ast.parse(text))
+        for node in nodes(path)
         if isinstance(node, ast.keyword)
         and node.arg == "fastmath"
         and not (isinstance(node.value, ast.Constant) and node.value.value is False)

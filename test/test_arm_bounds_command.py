@@ -36,7 +36,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray,
     theta = box.mid + 0.5 * box.rad * rng.uniform(-1.0, 1.0, box.size)
     logs = []
     for k in range(2):
-        true = simulate(model.kinematics, theta, model.friction_transition_velocity, wavy_plans(rng, 3, 2.5), rng=rng)
+        true = simulate(model.kinematics, theta, model.friction_transition_velocity, wavy_plans(rng, 3, 1.8), rng=rng)
         logs.append(folder / f"{k}.npz")
         write_log(logs[-1], model.joint_names, noisy(true, m.torque_abs, m.torque_rel, rng))
     command = ["identify-arm", *map(str, logs), "--robot", "three_joint", "--out", str(folder / "out"), "--force"]

@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from certificate_support import forge, random_log, random_model, write_chain, write_chain_with_tare
+from certificate_support import forge, random_log, random_model, write_chain
 from command_support import called
 
 from safe_sysid.apps.verify.verification import Verification
@@ -255,7 +255,7 @@ def test_the_command_takes_a_tare_log_only_by_name(tmp_path, monkeypatch, capsys
     empty, last = theta.copy(), model.arm_prior.layout.payload
     empty[last] = model.theta_nominal[last]
     tare, data = random_log(rng, model, empty, 0.6), random_log(rng, model, theta, 0.5)
-    write_chain_with_tare(tmp_path, model, tare, data, 251)
+    write_chain(tmp_path, model, data, 251, tare)
     monkeypatch.setattr(Verification, "_robot_of", lambda self, certificate: model)
     write_log(tmp_path / "log.npz", model.joint_names, data)
     write_log(tmp_path / "other.npz", model.joint_names, tare)

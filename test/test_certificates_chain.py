@@ -356,15 +356,13 @@ def test_link_side_means_allow_no_ramps(chain, ramp, refused):
 
 
 def test_tare_rows_are_rebuilt_from_the_tare_log(tmp_path):
-    from certificate_support import write_chain_with_tare
-
     rng = np.random.default_rng(3)
     model, theta = random_model(rng, 2)
     empty = theta.copy()
     last = model.arm_prior.layout.payload
     empty[last] = model.theta_nominal[last]
     tare_log, data = random_log(rng, model, empty, 0.6), random_log(rng, model, theta, 0.5)
-    paths, box = write_chain_with_tare(tmp_path, model, tare_log, data, 251)
+    paths, box = write_chain(tmp_path, model, data, 251, tare_log)
     assert box.contains(theta)
     arrays = [read_certificate(path).arrays for path in paths]
     assert any(np.any(a["log"] == 1) for a in arrays)
@@ -409,8 +407,6 @@ def test_tare_rows_are_rebuilt_from_the_tare_log(tmp_path):
 @pytest.mark.parametrize("seed", range(3))
 def test_friction_that_drifted_to_a_corner_is_never_excluded(tmp_path, seed):
     """Random arms; at the run every Fc, Fv and beta is off by all that is declared, as far as the prior goes."""
-    from certificate_support import write_chain_with_tare
-
     from safe_sysid.identification.bounds.drift import drift_of
 
     rng = np.random.default_rng(seed)
@@ -423,7 +419,7 @@ def test_friction_that_drifted_to_a_corner_is_never_excluded(tmp_path, seed):
     theta = np.clip(theta, prior.lower, prior.upper)
     tare_log = random_log(rng, model, empty, 0.4)
     data = random_log(rng, model, theta, 0.4)
-    paths, box = write_chain_with_tare(tmp_path, model, tare_log, data, 201)
+    paths, box = write_chain(tmp_path, model, data, 201, tare_log)
     assert paths
     assert box.contains(theta)
     run, tare = (LogBook([NamedLog("log", model.joint_names, log)]) for log in (data, tare_log))
@@ -434,8 +430,6 @@ def test_friction_that_drifted_to_a_corner_is_never_excluded(tmp_path, seed):
 
 def test_an_identifier_that_forgets_the_drift_is_found(tmp_path, monkeypatch):
     """It states the declared drift, and publishes bounds as if friction were that of the tare."""
-    from certificate_support import write_chain_with_tare
-
     from safe_sysid.identification.bounds import feasible_set
 
     rng = np.random.default_rng(3)
@@ -446,7 +440,7 @@ def test_an_identifier_that_forgets_the_drift_is_found(tmp_path, monkeypatch):
     tare_log, data = random_log(rng, model, empty, 0.6), random_log(rng, model, theta, 0.5)
     nothing = (np.zeros(0, np.int64), np.zeros(0))
     monkeypatch.setattr(feasible_set, "drifting", lambda drift, layout: nothing)
-    paths, _ = write_chain_with_tare(tmp_path, model, tare_log, data, 251)
+    paths, _ = write_chain(tmp_path, model, data, 251, tare_log)
     run, tare = (LogBook([NamedLog("log", model.joint_names, log)]) for log in (data, tare_log))
     found = list(ChainChecker(model, run, tare_logs=tare).check([read_certificate(path) for path in paths]))
     assert not found[-1].passed

@@ -27,10 +27,10 @@ def kinova(tmp_path_factory):
     model = load_robot("kinova_gen3")
     rng = np.random.default_rng(5)
     theta = draw_truth(model, dumbbell(8), rng, "uniform")
-    plans = exciting_plans(np.array(model.settings.home), rng, n_plans=1, t_f=1.2)
+    plans = exciting_plans(np.array(model.settings.home), rng, n_plans=1, t_f=0.8)
     log = simulate(model.kinematics, theta, model.friction_transition_velocity, plans, rng=rng, chatter=0.5)
     data = noisy(log, 0.05, 0.025, rng, "random_sign")
-    paths, box = write_chain(folder, model, data, 601)
+    paths, box = write_chain(folder, model, data, 401)
     assert box.contains(theta)
     assert len(paths) == 2
     write_log(folder / "log.npz", model.joint_names, data)
@@ -58,7 +58,7 @@ def test_one_file_is_checked_with_those_before_it(kinova, capsys):
     assert call(kinova[3][0], kinova[3][1]) == 3  # nothing is said of the second half
     out = capsys.readouterr().out
     assert "CONDITIONAL: 1 certificate" in out
-    assert "1201 samples, of which certificate_0_00001.json covers the first 601" in out
+    assert "801 samples, of which certificate_0_00001.json covers the first 401" in out
 
 
 def test_the_log_may_lie_elsewhere(kinova, tmp_path, capsys):
@@ -66,7 +66,7 @@ def test_the_log_may_lie_elsewhere(kinova, tmp_path, capsys):
     for path in paths:
         shutil.copy(path, tmp_path)
         shutil.copy(path.with_suffix(".npz"), tmp_path)
-    with pytest.raises(CertificateError, match=r"needs a log whose first 601 samples have sha256 [0-9a-f]{64}"):
+    with pytest.raises(CertificateError, match=r"needs a log whose first 401 samples have sha256 [0-9a-f]{64}"):
         call(tmp_path)
     (tmp_path / "other.npz").write_bytes(b"no log at all")
     assert call(tmp_path, "--log", folder / "log.npz") == 0

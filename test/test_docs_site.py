@@ -177,16 +177,6 @@ def test_links_work_where_the_pages_are_read_as_files() -> None:
     assert missing == []
 
 
-def test_every_fence_says_its_language() -> None:
-    bare = [
-        f"{page.name}: {line}"
-        for page in pages()
-        for i, line in enumerate(page.read_text(encoding="utf-8").split("```"))
-        if i % 2 and not re.match(r"([a-z]+|{eval-rst})\n", line)
-    ]
-    assert bare == []
-
-
 def test_the_order_of_rooms_is_that_of_the_code() -> None:
     text = (DOCS / "refer" / "development.md").read_text(encoding="utf-8")
     written = re.search(r"```text\n(errors .*?)```", text, re.DOTALL)

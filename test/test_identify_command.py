@@ -6,8 +6,19 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
+import recording_support as small
 import yaml
-from log_support import JOINTS, csv_columns, measured, robot, run_identify, true_log, write_bag, write_csv
+from log_support import (
+    JOINTS,
+    csv_columns,
+    measured,
+    robot,
+    run_identify,
+    true_log,
+    without_pictures,
+    write_bag,
+    write_csv,
+)
 from scipy.optimize import linprog
 
 from safe_sysid.cli import main
@@ -32,29 +43,57 @@ def piece(scale=1.0):
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory):
-    """One identification from our own format: (folder, result)."""
-    folder = tmp_path_factory.mktemp("identify")
+def identified(tmp_path_factory):
+    """One identification from our own format: (folder, result, what the identifier held at the end)."""
+    folder, runs = tmp_path_factory.mktemp("identify"), []
+
+    def noted(*arguments, **options):
+        runs.append(run_log(*arguments, **options))
+        return runs[-1]
+
     write_log(folder / "log.npz", JOINTS, piece())
     options = ["--update", "0.75", "--quiet", "--json", folder / "copy.json"]
-    assert run_identify(folder / "log.npz", "--out", folder / "out", *options, pictures=True) == 0
-    return folder, json.loads((folder / "out" / "result.json").read_text())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("safe_sysid.apps.identify.methods.run_log", noted)
+        assert run_identify(folder / "log.npz", "--out", folder / "out", *options, pictures=True) == 0
+    return folder, json.loads((folder / "out" / "result.json").read_text()), runs[0].identifier
+
+
+@pytest.fixture(scope="module")
+def done(identified):
+    """(folder, result) of that identification."""
+    return identified[:2]
+
+
+def write_small(path, log=None):
+    """A log of an arm of three joints, which is identified in a third of the time."""
+    write_log(path, small.robot().joint_names, small.measured() if log is None else log)
+    return path
+
+
+def identify_small(log, out, *options):
+    """(exit status, what result.json says) for a log of that arm."""
+    status = run_identify(log, "--robot", small.ROBOT, "--out", out, "--quiet", *options)
+    return status, json.loads((out / "result.json").read_text())
 
 
 def test_the_last_samples_have_a_proof_though_they_tell_next_to_nothing(tmp_path, monkeypatch):
     """What is worth no update is in the log all the same: whoever verifies must see that it contradicts nothing."""
     monkeypatch.setattr("safe_sysid.identification.identifier._LEAST", 0.9)
-    write_log(tmp_path / "log.npz", JOINTS, piece()[:1101])
-    out = tmp_path / "out"
-    assert run_identify(tmp_path / "log.npz", "--out", out, "--update", "0.3", "--quiet") == 0
+    log, out = write_small(tmp_path / "log.npz", small.measured()[:1101]), tmp_path / "out"
+    assert identify_small(log, out, "--update", "0.3")[0] == 0
     samples = [json.loads(f.read_text())["log"]["samples"] for f in sorted(out.glob("certificate_*.json"))]
     assert len(samples) < 4  # one of the four updates at least taught less than that
     assert samples[-1] == 1101
     assert main(["verify", str(out)]) == 0
 
 
-def holds(result, theta):
-    return all(p["lower"] <= x <= p["upper"] for p, x in zip(result["parameters"], theta[60:70], strict=True))
+def holds(result, payload):
+    return all(p["lower"] <= x <= p["upper"] for p, x in zip(result["parameters"], payload, strict=True))
+
+
+def holds_small(result):
+    return holds(result, small.truth()[small.robot().layout.payload])
 
 
 def test_truth_is_inside_after_every_update_and_intervals_shrink(done):
@@ -68,7 +107,7 @@ def test_truth_is_inside_after_every_update_and_intervals_shrink(done):
         assert np.all((last[0] <= low) & (high <= last[1]))
         assert np.all((low <= update["nominal"]) & (update["nominal"] <= high))
         last = low, high
-    assert holds(result, theta)
+    assert holds(result, theta[60:70])
     mass = result["parameters"][0]
     assert mass["upper"] - mass["lower"] < 0.2 * (mass["prior_upper"] - mass["prior_lower"])
     assert result["status"] == "ok"
@@ -76,16 +115,15 @@ def test_truth_is_inside_after_every_update_and_intervals_shrink(done):
     assert result["findings"] == []
 
 
-def test_the_verdict_says_how_little_a_short_log_tests(done):
+def test_the_verdict_says_how_little_a_short_log_tests(identified):
     """Definition: the largest |residual| over half width at the parameters of the prior that make it least."""
-    folder, result = done
+    folder, result, identifier = identified
     assert 0.0 < result["errors_used"] < 1.0
     verdict = re.search(r'class="verdict ">([^<]*)<', (folder / "out" / "report.html").read_text()).group(1)
     assert re.search(r"guaranteed as far as tested: 1.5 s, 2 updates, [0-9.]+ % of the declared errors used", verdict)
     # By another solver, from the definition: least s with |A x - t| <= s w for some x of the prior.
     model = robot()
-    run = run_log(read_log(folder / "log.npz"), model, 0.75, method=result["method"])
-    rows, box = run.identifier.rows, sensor_prior(model.arm_prior, MeasurementErrors.from_model(model))
+    rows, box = identifier.rows, sensor_prior(model.arm_prior, MeasurementErrors.from_model(model))
     matrix, right = (rows.matrix * box.rad / rows.slack[:, None], (rows.target - rows.matrix @ box.mid) / rows.slack)
     ones, size = np.ones((len(rows), 1)), box.size
     least = linprog(
@@ -164,44 +202,51 @@ def test_the_report_needs_nothing_else_and_says_what_is_not_guaranteed(done):
     assert json.loads((folder / "copy.json").read_text()) == result
 
 
-@pytest.mark.parametrize("form", [pytest.param("csv", marks=pytest.mark.slow), "mcap"])
-def test_other_formats_give_the_same_intervals(done, form, tmp_path):
-    _, result = done
-    m, rng = piece(), np.random.default_rng(5)
+@pytest.fixture(scope="module")
+def of_our_own_format(tmp_path_factory):
+    """Result of the small arm's log."""
+    folder = tmp_path_factory.mktemp("small")
+    return identify_small(write_small(folder / "log.npz"), folder / "out")[1]
+
+
+@pytest.mark.parametrize("form", ["csv", "mcap"])
+def test_other_formats_give_the_same_intervals(of_our_own_format, form, tmp_path):
+    m, names, rng = small.measured(), small.robot().joint_names, np.random.default_rng(5)
+    order = rng.permutation(3)
     if form == "csv":
         path = tmp_path / "log.csv"
-        write_csv(path, m.stamps, csv_columns(m, lambda w, j, i: f"{j}/{w}", rng.permutation(7)))
+        write_csv(path, m.stamps, csv_columns(m, lambda w, j, i: f"{j}/{w}", order, names))
     else:
-        order = rng.permutation(7)
-        path = write_bag(tmp_path / "bag", m, ["finger", *[JOINTS[i] for i in order]], [-1, *order])
-    assert run_identify(path, "--out", tmp_path / "out", "--quiet", "--update", "0.75") == 0
-    other = json.loads((tmp_path / "out" / "result.json").read_text())
-    for a, b in zip(result["parameters"], other["parameters"], strict=True):
+        path = write_bag(tmp_path / "bag", m, ["finger", *[names[i] for i in order]], [-1, *order])
+    status, other = identify_small(path, tmp_path / "out")
+    assert status == 0
+    for a, b in zip(of_our_own_format["parameters"], other["parameters"], strict=True):
         # The stamps of a bag are whole nanoseconds, and programs stop at 1 %: the same intervals, not the same digits.
         assert a["lower"] == pytest.approx(b["lower"], abs=0.01 * (a["prior_upper"] - a["prior_lower"]))
-    assert holds(other, true_log()[0])
+    assert holds_small(other)
 
 
 def test_noise_beyond_the_declared_bounds_is_a_contradiction(tmp_path, capsys):
-    write_log(tmp_path / "log.npz", JOINTS, piece(3.0))
-    out = tmp_path / "out"
+    log, out = write_small(tmp_path / "log.npz", small.measured(3.0)), tmp_path / "out"
     out.mkdir()
     (out / "bounds.yaml").write_text("left over from another log")
-    assert run_identify(tmp_path / "log.npz", "--out", out) == 1
+    status, result = identify_small(log, out)
+    assert status == 1
     lines = capsys.readouterr().out.strip().splitlines()
     assert lines[-1].startswith("CONTRADICTION")
-    result = json.loads((out / "result.json").read_text())
     assert result["status"] == "empty_set"
     assert not result["guaranteed"]
-    assert re.search(r"joint_\d", result["message"])
+    assert any(name in result["message"] for name in small.robot().joint_names)
     assert not (out / "bounds.yaml").exists()
     assert "Nothing: the data contradict" in (out / "report.html").read_text()
-    assert run_identify(tmp_path / "log.npz", "--out", out, "--torque-noise", "0.15,0.075", "--quiet") == 0
-    assert holds(json.loads((out / "result.json").read_text()), true_log()[0])
+    m = small.robot().settings.measurement
+    status, result = identify_small(log, out, "--torque-noise", f"{3 * m.torque_abs},{3 * m.torque_rel}")
+    assert status == 0
+    assert holds_small(result)
 
 
 def test_a_log_with_errors_is_refused_unless_forced(tmp_path, capsys):
-    m = piece()
+    m = piece()[:751]
     write_log(tmp_path / "log.npz", JOINTS, Measurements(m.stamps, m.q, m.qd, -m.effort))
     assert run_identify(tmp_path / "log.npz", "--out", tmp_path / "out") == 2
     assert "opposite sign" in capsys.readouterr().err
@@ -210,10 +255,11 @@ def test_a_log_with_errors_is_refused_unless_forced(tmp_path, capsys):
 
 
 def test_forced_intervals_are_not_called_guaranteed(tmp_path):
-    m = piece()
+    m = piece()[:600]
     # Efforts one sample late; noise is declared so large that the equations hold all the same.
     write_log(tmp_path / "log.npz", JOINTS, Measurements(m.stamps[1:], m.q[1:], m.qd[1:], m.effort[:-1]))
-    run_identify(tmp_path / "log.npz", "--out", tmp_path / "out", "--force", "--quiet", "--torque-noise", "3,0.1")
+    options = ["--force", "--quiet", "--torque-noise", "3,0.1", "--method", "lp"]
+    run_identify(tmp_path / "log.npz", "--out", tmp_path / "out", *options)
     result = json.loads((tmp_path / "out" / "result.json").read_text())
     assert result["status"] == "ok"
     assert not result["guaranteed"]
@@ -222,20 +268,18 @@ def test_forced_intervals_are_not_called_guaranteed(tmp_path):
 
 
 def test_parts_filters_and_other_methods(tmp_path):
-    write_log(tmp_path / "log.npz", JOINTS, piece())
-    out = tmp_path / "out"
-    base = [tmp_path / "log.npz", "--out", out, "--quiet"]
-    assert run_identify(*base, "--from", "0.5", "--to", "1.25", "--update", "0.25", "--method", "lp") == 0
-    result = json.loads((out / "result.json").read_text())
+    log, out = write_small(tmp_path / "log.npz"), tmp_path / "out"
+    status, result = identify_small(log, out, "--from", "0.5", "--to", "1.25", "--update", "0.25", "--method", "lp")
+    assert status == 0
     assert result["log"]["start_s"] == pytest.approx(0.5)
     assert result["log"]["end_s"] == pytest.approx(1.25)
     assert len(result["updates"]) == 3
-    assert holds(result, true_log()[0])
-    assert run_identify(*base, "--to", "0.75", "--filter", "100") in (0, 1)  # whatever comes out, it claims nothing
-    result = json.loads((out / "result.json").read_text())
+    assert holds_small(result)
+    status, result = identify_small(log, out, "--to", "0.75", "--filter", "100")
+    assert status in (0, 1)  # whatever comes out, it claims nothing
     assert not result["guaranteed"]
-    assert run_identify(*base, "--to", "0.75", "--method", "sensitivity") == 0
-    result = json.loads((out / "result.json").read_text())
+    status, result = identify_small(log, out, "--to", "0.75", "--method", "sensitivity")
+    assert status == 0
     assert not result["guaranteed"]
     assert result["certificate"] is None
     assert not read_bounds(out / "bounds.yaml").guaranteed
@@ -243,10 +287,10 @@ def test_parts_filters_and_other_methods(tmp_path):
 
 def test_a_box_around_the_payload_tightens(done, tmp_path):
     folder, result = done
-    options = ["--payload-box", "0.085,0.21,0.085,0,0,0.14", "--update", "0.75", "--quiet", "--out", tmp_path / "out"]
+    options = ["--payload-box", "0.085,0.21,0.085,0,0,0.14", "--update", "1.5", "--quiet", "--out", tmp_path / "out"]
     assert run_identify(folder / "log.npz", *options) == 0
     boxed = json.loads((tmp_path / "out" / "result.json").read_text())
-    assert holds(boxed, true_log()[0])
+    assert holds(boxed, true_log()[0][60:70])
     width = [sum(p["upper"] - p["lower"] for p in r["parameters"][4:]) for r in (boxed, result)]
     assert width[0] < 0.95 * width[1]
 
@@ -282,7 +326,7 @@ def test_wrong_options_are_one_line_and_status_two(done, tmp_path, capsys, optio
 def test_no_motion_is_no_information_but_no_failure(tmp_path):
     m = measured()
     still = Measurements(
-        m.stamps[:400], np.tile(m.q[:1], (400, 1)), np.zeros((400, 7)), np.tile(m.effort[5:6], (400, 1))
+        m.stamps[:200], np.tile(m.q[:1], (200, 1)), np.zeros((200, 7)), np.tile(m.effort[5:6], (200, 1))
     )
     write_log(tmp_path / "log.npz", JOINTS, still)
     assert run_identify(tmp_path / "log.npz", "--out", tmp_path / "out", "--quiet") in (0, 1, 2)
@@ -298,7 +342,7 @@ def test_intervals_of_the_payload_alone_hold_it_for_random_hands():
     model, rng = robot(), np.random.default_rng(0)
     rotation, position = model.flange
     low_hand, high_hand = model.hand_prior
-    for _ in range(200):
+    for _ in range(60):
         payload = rng.normal(size=10)
         hand = np.where(rng.random(10) < 0.5, low_hand, high_hand)
         theta_e = hand + transform_inertial(rotation, position, payload)
@@ -344,7 +388,8 @@ def test_where_no_body_is_found_inside_the_intervals_there_is_no_estimate(done):
     found = IdentificationResult(**{**result, "payload": alone})
     (folder / "none").mkdir()
     run, log = LogRun((), None, robot().arm_prior, 0, 0.0, False, ""), read_log(folder / "log.npz")
-    verdict = write_all(folder / "none", found, robot(), log, run, "guaranteed", "")
+    with without_pictures():
+        verdict = write_all(folder / "none", found, robot(), log, run, "guaranteed", "")
     assert "no estimate" in verdict
 
 
@@ -373,10 +418,10 @@ def test_what_is_declared_has_units_and_says_what_is_not_declared(done):
     assert f"<title>Payload of kinova_gen3: {folder / 'log.npz'}</title>" in page
 
 
-def test_only_guaranteed_intervals_are_called_ok(done, tmp_path, capsys):
-    folder, _ = done
+def test_only_guaranteed_intervals_are_called_ok(tmp_path, capsys):
+    log = write_small(tmp_path / "log.npz")
     for method, word in (("ols", "ESTIMATE: "), ("lp", "OK: ")):
-        assert run_identify(folder / "log.npz", "--out", tmp_path / "o", "--method", method, "--to", "0.5") == 0
+        assert identify_small(log, tmp_path / "o", "--method", method)[0] == 0
         assert capsys.readouterr().out.strip().splitlines()[-1].startswith(word)
 
 
@@ -393,18 +438,17 @@ def test_one_error_is_one(tmp_path, capsys):
 
 
 def test_a_scale_in_the_mapping_turns_signs_and_units_and_is_recorded(tmp_path):
-    m = piece()
+    m, elbow = small.measured(), small.robot().joint_names[1]
     q, qd, effort = np.array(m.q), np.array(m.qd), np.array(m.effort)
     q[:, 1], qd[:, 1], effort[:, 1] = -q[:, 1], -qd[:, 1], -1000.0 * effort[:, 1]
-    write_log(tmp_path / "log.npz", JOINTS, Measurements(m.stamps, q, qd, effort))
+    log = write_small(tmp_path / "log.npz", Measurements(m.stamps, q, qd, effort))
     part = {"position": -1, "velocity": -1, "effort": -0.001}
-    (tmp_path / "map.yaml").write_text(yaml.safe_dump({"scale": {"joint_2": part}}))
-    command = [tmp_path / "log.npz", "--out", tmp_path / "o", "--quiet", "--map", tmp_path / "map.yaml"]
-    assert run_identify(*command, "--to", "0.75") == 0
-    result = json.loads((tmp_path / "o" / "result.json").read_text())
-    assert holds(result, true_log()[0])
-    assert "joint_2.effort times -0.001" in result["log"]["scaled"]
-    assert "joint_2.effort times -0.001" in (tmp_path / "o" / "report.html").read_text()
+    (tmp_path / "map.yaml").write_text(yaml.safe_dump({"scale": {elbow: part}}))
+    status, result = identify_small(log, tmp_path / "o", "--map", tmp_path / "map.yaml")
+    assert status == 0
+    assert holds_small(result)
+    assert f"{elbow}.effort times -0.001" in result["log"]["scaled"]
+    assert f"{elbow}.effort times -0.001" in (tmp_path / "o" / "report.html").read_text()
 
 
 @pytest.mark.parametrize("scale", [{"elbow": {"effort": 2}}, {"joint_1": {"effort": 0}}, {"joint_1": {"mass": 2}}])

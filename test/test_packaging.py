@@ -13,7 +13,6 @@ import sys
 import sysconfig
 import xml.etree.ElementTree as ElementTree
 import zipfile
-from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -26,78 +25,16 @@ from safe_sysid import resources
 ROOT = Path(__file__).resolve().parent.parent
 NODES = ("planner_node", "controller_node", "identifier_node", "plant_node", "recorder_node", "viewer_node")
 
-# module: (requirement of setup.py, dependency of package.xml)
-DISTRIBUTIONS = {
-    "clarabel": ("clarabel", None),  # no rosdep key exists
-    "coal": ("coal", "coal"),
-    "cvxpy": ("cvxpy", None),  # no rosdep key exists
-    "defusedxml": ("defusedxml", "python3-defusedxml"),
-    "diagnostic_msgs": ("ros-diagnostic-msgs", "diagnostic_msgs"),
-    "dartpy": ("dartpy", None),  # an extra: the second engine
-    "distributed": ("distributed", None),  # optional: campaigns on a cluster
-    "geometry_msgs": ("ros-geometry-msgs", "geometry_msgs"),
-    "highspy": ("highspy", None),  # no rosdep key exists
-    "jinja2": ("jinja2", "python3-jinja2"),
-    "lifecycle_msgs": ("ros-lifecycle-msgs", "lifecycle_msgs"),
-    "matplotlib": ("matplotlib", "python3-matplotlib"),
-    "mpmath": ("mpmath", None),  # no rosdep key exists
-    "msgspec": ("msgspec", None),  # what viser's messages are made of
-    "mujoco": ("mujoco", "python3-mujoco-pip"),
-    "numba": ("numba", None),  # too old in Ubuntu 24.04,
-    "numpy": ("numpy", "python3-numpy"),
-    "osqp": ("osqp", None),  # no rosdep key exists
-    "pinocchio": ("pin", "pinocchio"),
-    "pydantic": ("pydantic", "python3-pydantic"),
-    "pydantic_core": ("pydantic", "python3-pydantic"),
-    "rclpy": ("ros-rclpy", "rclpy"),
-    "rich": ("rich", "python3-rich"),
-    "rosbags": ("rosbags", "python3-rosbags-pip"),
-    "rosgraph_msgs": ("ros-rosgraph-msgs", "rosgraph_msgs"),
-    "scipy": ("scipy", "python3-scipy"),
-    "sensor_msgs": ("ros-sensor-msgs", "sensor_msgs"),
-    "std_msgs": ("ros-std-msgs", "std_msgs"),
-    "std_srvs": ("ros-std-srvs", "std_srvs"),
-    "trajectory_msgs": ("ros-trajectory-msgs", "trajectory_msgs"),
-    "torch": ("torch", None),  # an extra, for training alone
-    "trimesh": ("trimesh", None),  # no rosdep key exists
-    "viser": ("viser", None),  # no rosdep key exists
-    "visualization_msgs": ("ros-visualization-msgs", "visualization_msgs"),
-    "websockets": ("websockets", None),  # too old in Ubuntu 24.04
-    "yaml": ("pyyaml", "python3-yaml"),
-    # what others depend on in every installation
-    "backports": ("rosbags", "python3-rosbags-pip"),
-    "compression": ("rosbags", "python3-rosbags-pip"),
-    "lz4": ("rosbags", "python3-rosbags-pip"),
-    "markupsafe": ("jinja2", "python3-jinja2"),
-    "builtin_interfaces": ("ros-rclpy", "rclpy"),
-    "rcl_interfaces": ("ros-rclpy", "rclpy"),
-}
-
 
 def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def requirement_name(requirement: str) -> str:
-    match = re.match(r"[A-Za-z0-9._-]+", requirement)
-    assert match, requirement
-    return normal(match[0])
-
-
 @pytest.fixture(scope="module")
 def setup_arguments() -> dict[str, Any]:
     """Arguments that setup.py gives to setuptools.setup."""
-    setuptools = pytest.importorskip("setuptools")
-    captured: dict[str, Any] = {}
-    original, directory = setuptools.setup, os.getcwd()
-    setuptools.setup = lambda **arguments: captured.update(arguments)
-    try:
-        os.chdir(ROOT)
-        runpy.run_path(str(ROOT / "setup.py"))
-    finally:
-        setuptools.setup = original
-        os.chdir(directory)
-    return captured
+    pytest.importorskip("setuptools")
+    return dict(runpy.run_path(str(ROOT / "scripts" / "requirements.py"))["setup_arguments"]())
 
 
 @pytest.fixture(scope="module")
@@ -136,34 +73,6 @@ def test_ros_tools_accept_the_manifest(setup_arguments: dict[str, Any], manifest
     assert warnings == []
 
 
-def third_party_imports() -> Iterator[tuple[str, str]]:
-    for path in sorted((ROOT / "safe_sysid").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom) and not node.level and node.module:
-                names = [node.module]
-            for name in names:
-                top = name.partition(".")[0]
-                if top not in sys.stdlib_module_names and top != "safe_sysid":
-                    yield top, f"{path.relative_to(ROOT)}:{node.lineno}"
-
-
-def test_every_import_is_a_declared_dependency(setup_arguments: dict[str, Any], manifest: ElementTree.Element) -> None:
-    requirements = list(setup_arguments["install_requires"])
-    for extra in ("ros", "sim", "view", "cluster", "learn", "dart"):
-        requirements += setup_arguments["extras_require"][extra]
-    for_pip = {requirement_name(requirement) for requirement in requirements}
-    for_ros = {element.text for tag in ("depend", "exec_depend") for element in manifest.iter(tag)}
-    missing = []
-    for module, where in third_party_imports():
-        pip_name, ros_name = DISTRIBUTIONS.get(module, (f"(unknown module {module})", None))
-        if pip_name not in for_pip:
-            missing.append(f"{where}: setup.py does not require {pip_name}")
-        if ros_name is not None and ros_name not in for_ros:
-            missing.append(f"{where}: package.xml has no exec_depend {ros_name}")
-    assert missing == []
-
-
 #: Looked up in rosdep's python.yaml and in the distribution file of Jazzy on 2026-11-21. One unknown key, and
 #: `rosdep install` stops for all.
 KNOWN_KEYS = {
@@ -181,17 +90,6 @@ KNOWN_KEYS = {
 def test_rosdep_knows_every_key(manifest: ElementTree.Element) -> None:
     keys = {element.text for element in manifest if element.tag.endswith("depend")}
     assert keys - KNOWN_KEYS == set(), "not looked up yet, or unknown to rosdep"
-
-
-def test_what_rosdep_cannot_deliver_is_in_a_file_for_pip(
-    setup_arguments: dict[str, Any], manifest: ElementTree.Element
-) -> None:
-    lines = (ROOT / "scripts" / "requirements.txt").read_text().splitlines()
-    listed = {line for line in lines if line and not line.startswith("#")}
-    from_ros = {normal(name) for name, key in DISTRIBUTIONS.values() if key is not None} - {"pydantic"}
-    needed = setup_arguments["install_requires"] + setup_arguments["extras_require"]["view"]
-    wanted = {text for text in needed if requirement_name(text) not in from_ros}
-    assert listed == wanted
 
 
 def test_every_requirement_is_bounded(setup_arguments: dict[str, Any]) -> None:

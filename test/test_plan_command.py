@@ -6,18 +6,20 @@ import argparse
 import json
 import shlex
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 
+from safe_sysid.cli import main
 from safe_sysid.commands import plan as plan_command
 from safe_sysid.commands import verify as verify_command
-from safe_sysid.commands.shared.arguments import OneLineParser
 from safe_sysid.decimals import at_least
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.closed_chain import load_mechanism
-from safe_sysid.errors import SafeSysIdError
 from safe_sysid.identification.arm.bounds.intervals import base_of
 from safe_sysid.planning.plan_files.plan_file import read_plan
 from safe_sysid.report.verify_command import plans_command
@@ -26,31 +28,28 @@ from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 
 
-def call(command: object, *arguments: str) -> int:
-    """As the command line calls it: errors become exit status 2 and one line."""
-    parser = OneLineParser(prog="safe-sysid")
-    command.configure(parser)  # type: ignore[attr-defined]
-    try:
-        return int(command.run(parser.parse_args(arguments)))  # type: ignore[attr-defined]
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    except SafeSysIdError as error:
-        import sys
+def call(command: ModuleType, *arguments: str) -> int:
+    """Exit status of the command with these words."""
+    return main([command.__name__.rpartition(".")[2], *arguments])
 
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+
+@contextmanager
+def without_pictures() -> Iterator[None]:
+    """Plans are written without a picture of the motion."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("safe_sysid.apps.plan.plan.draw_motion", lambda *arguments: None)
+        yield
 
 
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A short motion there and back in the open."""
+    """A short motion there and back in the open; beside its directory what was said."""
     folder = tmp_path_factory.mktemp("planned")
     there = ",".join(str(x) for x in (0.3, 0.26, 3.1416, -2.27, 0.2, 0.96, 1.2))
     out = folder / "run"
-    status = call(
-        plan_command, "--to", there, "--to", "home", "--out", str(out), "--json", str(folder / "copy.json"), "--quiet"
-    )
-    assert status == 0
+    words = ["--to", there, "--to", "home", "--out", str(out), "--json", str(folder / "copy.json"), "--quiet"]
+    with (folder / "said.txt").open("w") as said, redirect_stdout(said):
+        assert call(plan_command, *words) == 0
     return out
 
 
@@ -58,7 +57,8 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def around(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A way around obstacles: plans that begin in motion."""
     out = tmp_path_factory.mktemp("around") / "run"
-    assert call(plan_command, "--to", "goal", "--scene", "six_boxes", "--out", str(out), "--quiet") == 0
+    with without_pictures():
+        assert call(plan_command, "--to", "goal", "--scene", "six_boxes", "--out", str(out), "--quiet") == 0
     return out
 
 
@@ -82,6 +82,7 @@ def test_a_motion_leaves_files_that_verify(planned: Path, capsys: pytest.Capture
     out = capsys.readouterr().out
     assert f"PASS: {len(files)} plans of kinova_gen3 in scene open" in out
     assert "assumed: the plant waits for every command (lock-step)" in out
+    assert "lock-step" in out.split("PASS: ")[1]
     assert "assumed: the arm holds still at" in out
     assert "assumed: the true parameters lie in the prior" in out
     for family in ("position", "velocity", "torque", "self_clearance", "tracking"):
@@ -107,17 +108,19 @@ def test_real_time_is_what_is_checked_unless_lock_step_is_asked_for(
     """The command that `plan` says is the one that fits, and no other timing passes."""
     assert call(verify_command, str(planned)) == 1
     assert "FAIL: plan_00000.json: gains.timing = 'lock-step'" in capsys.readouterr().out
-    there = "0.03,0.26,3.1416,-2.27,0,0.96,1.5708"
-    for mode in ([], ["--real-time"]):
-        out = tmp_path / f"run{len(mode)}"
-        assert call(plan_command, "--to", there, "--out", str(out), "--quiet", *mode) == 0
-        words = shlex.split(capsys.readouterr().out.split("check with: safe-sysid verify ")[1])
-        assert ("--lockstep" in words) == (not mode)
-        assert call(verify_command, *words) == 0
-        assert ("real-time" if mode else "lock-step") in capsys.readouterr().out.split("PASS: ")[1]
-        wrong = [*words, "--lockstep"] if mode else [word for word in words if word != "--lockstep"]
-        assert call(verify_command, *wrong) == 1
-        assert "timing" in capsys.readouterr().out
+    said = (planned.parent / "said.txt").read_text()
+    assert shlex.split(said.split("check with: safe-sysid verify ")[1]) == [
+        str(planned), "--scene", "open", "--lockstep",
+    ]  # fmt: skip
+    words = ["--to", "0.03,0.26,3.1416,-2.27,0,0.96,1.5708", "--out", str(tmp_path / "run"), "--quiet", "--real-time"]
+    with without_pictures():
+        assert call(plan_command, *words) == 0
+    words = shlex.split(capsys.readouterr().out.split("check with: safe-sysid verify ")[1])
+    assert words == [str(tmp_path / "run"), "--scene", "open"]
+    assert call(verify_command, *words) == 0
+    assert "real-time" in capsys.readouterr().out.split("PASS: ")[1]
+    assert call(verify_command, *words, "--lockstep") == 1
+    assert "timing" in capsys.readouterr().out
 
 
 def test_one_plan_in_another_scene_fails_the_directory(
@@ -223,7 +226,8 @@ def test_margins_of_distances_say_what_they_are_counted_from(
     assert "m over 5 mm" in out
     goal = "0.03,0.26,3.1416,-2.27,0,0.96,1.5708"
     margin = "planner.clearance_margin=0.01"
-    assert call(plan_command, "--to", goal, "--set", margin, "--out", str(tmp_path / "run")) == 0
+    with without_pictures():
+        assert call(plan_command, "--to", goal, "--set", margin, "--out", str(tmp_path / "run")) == 0
     told = capsys.readouterr()
     assert "margins: clearance" in told.err
     assert "margin over 10" in " ".join(told.out.split())
@@ -231,7 +235,8 @@ def test_margins_of_distances_say_what_they_are_counted_from(
 
 def test_a_simulated_motion_is_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, goal = tmp_path / "run", "0.1,0.26,3.1416,-2.27,0.1,0.96,1.5"
-    assert call(plan_command, "--to", goal, "--simulate", "--payload", "4lb", "--out", str(out)) == 0
+    with without_pictures():
+        assert call(plan_command, "--to", goal, "--simulate", "--payload", "4lb", "--out", str(out)) == 0
     told = capsys.readouterr()
     assert "driven in simulation without a violation" in told.out
     assert "judged: smallest true distance" in told.err
@@ -345,7 +350,8 @@ def test_fourier_series_for_the_arm_are_certified_and_teach(criterion: str, tmp_
     model, out = load_robot("three_joint"), tmp_path / "out"
     words = ["--robot", "three_joint", "--scene", "open"]
     asked = ["--excite-arm", "2", "--motion", "fourier", "--period", "6", "--criterion", criterion]
-    assert call(plan_command, *words, *asked, "--out", str(out)) == 0
+    with without_pictures():
+        assert call(plan_command, *words, *asked, "--out", str(out)) == 0
     assert call(verify_command, str(out), *words, "--lockstep") == 0
     plans = [read_plan(path).plan for path in sorted(out.glob("plan_*.json"))]
     assert [plan.start_time for plan in plans] == [0.0, 6.0]

@@ -173,13 +173,17 @@ def test_pictures(tmp_path: Path) -> None:
     assert all(is_picture(tmp_path / name) for name in names)
 
 
+def test_no_picture_without_a_record_of_the_plant(tmp_path: Path) -> None:
+    assert draw_pictures(setup_for(tmp_path), RunLogs(None, None, (), ())) == []
+
+
+@pytest.mark.slow
 def test_pictures_of_a_run_that_broke_off(tmp_path: Path) -> None:
     logs = clean_logs()
     logs = RunLogs(logs.plant, None, (), (), ("controller.npz: not written",))
     setup = setup_for(tmp_path)
-    names = draw_pictures(setup, logs)
-    assert all(is_picture(tmp_path / name) for name in names)
-    assert draw_pictures(setup, RunLogs(None, None, (), ())) == []
+    assert draw_pictures(setup, logs) == ["bounds.png"]
+    assert is_picture(tmp_path / "bounds.png")
 
 
 def test_errors_name_the_file_that_was_asked_for(tmp_path: Path) -> None:

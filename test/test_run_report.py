@@ -168,6 +168,7 @@ def test_one_file_alone_makes_a_page(copy: Path, only: str) -> None:
     assert "Check it yourself" in page_of(copy).text
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_without_a_judge_nothing_is_called_true(copy: Path) -> None:
     for name in ("summary.json", "judged.npz", "plant.npz"):
         (copy / name).unlink()
@@ -178,6 +179,7 @@ def test_without_a_judge_nothing_is_called_true(copy: Path) -> None:
     assert "Commanded" in page.text
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_verdicts_say_what_went_wrong(tmp_path: Path) -> None:
     failed = write_run(tmp_path / "failed", "violations: 3 torque")
     assert "Failed: violations: 3 torque" in page_of(failed).text
@@ -231,6 +233,7 @@ def test_a_judge_that_contradicts_itself_is_not_believed(
     assert "very bound held" not in page.text
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_odd_values_in_logs_still_give_a_page(copy: Path) -> None:
     planner = json.loads((copy / "planner.json").read_text())
     planner["plans"][0]["margins"] = ["torque", 1.0]
@@ -243,6 +246,7 @@ def test_odd_values_in_logs_still_give_a_page(copy: Path) -> None:
     assert "Check it yourself" in page_of(copy).text
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_commands_are_what_a_terminal_shows(copy: Path) -> None:
     spoil(copy, HOSTILE)
     text = run_html(read_facts(copy), None)[0]
@@ -322,6 +326,7 @@ def test_names_from_files_are_shown_as_text(copy: Path) -> None:
     assert "\u202e" not in page.text
 
 
+@pytest.mark.usefixtures("without_charts")
 @given(st.text(max_size=60))
 @settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_text_whatever_becomes_markup(copy: Path, text: str) -> None:
@@ -331,6 +336,7 @@ def test_no_text_whatever_becomes_markup(copy: Path, text: str) -> None:
     assert set(page.attributes) <= ATTRIBUTES
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_long_texts_are_cut_and_commands_are_not(copy: Path) -> None:
     spoil(copy, "x" * 8000)
     text = run_html(read_facts(copy), None)[0]
@@ -450,6 +456,7 @@ def pages(run_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     }
 
 
+@pytest.mark.slow
 def test_a_browser_shows_it_on_a_phone_and_a_desk_in_light_and_dark(pages: dict[str, Path]) -> None:
     needs_browser()
     with browser() as open_tab:

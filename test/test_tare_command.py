@@ -14,31 +14,45 @@ from safe_sysid.identification.digest import log_digest
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.tare.file import read_tare
 from safe_sysid.logs.formats.npz import read_log, write_log
-from safe_sysid.robot import RobotModel
+from safe_sysid.robot import RobotModel, load_robot
 from safe_sysid.simulation.arms import draw_link, draw_truth, hand_box
-from safe_sysid.simulation.payloads import NO_PAYLOAD, dumbbell, theta_e_with_payload
+from safe_sysid.simulation.payloads import NO_PAYLOAD, payload_from_spec, theta_e_with_payload
+
+#: What a hand that should be empty holds.
+HELD = payload_from_spec("0.5,0,0,0.1,0.003,0,0.003,0,0,0.0005")
 
 
-def log_of(model: RobotModel, pounds: int | None) -> Measurements:
+@pytest.fixture(scope="module")
+def model() -> RobotModel:
+    return load_robot("three_joint")
+
+
+def log_of(model: RobotModel, held: bool) -> Measurements:
     rng = np.random.default_rng(4)
-    theta = draw_truth(model, dumbbell(8), rng)
-    hand = draw_link(rng, *hand_box(model), model.theta_nominal[60:70], "uniform")
-    payload = NO_PAYLOAD if pounds is None else dumbbell(pounds)
-    theta[60:70] = theta_e_with_payload(model, hand, payload)
+    theta = draw_truth(model, HELD, rng)
+    hand = draw_link(rng, *hand_box(model), model.theta_nominal[model.layout.payload], "uniform")
+    payload = HELD if held else NO_PAYLOAD
+    theta[model.layout.payload] = theta_e_with_payload(model, hand, payload)
     plans = exciting_plans(np.array(model.settings.home), rng, n_plans=1, t_f=1.5)
-    return noisy(
-        simulate(model.kinematics, theta, model.friction_transition_velocity, plans, rng=rng), 0.05, 0.025, rng
-    )
+    log = simulate(model.kinematics, theta, model.friction_transition_velocity, plans, rng=rng)
+    m = model.settings.measurement
+    return noisy(log, m.torque_abs, m.torque_rel, rng)
+
+
+def run_tare(folder: Path, model: RobotModel, log: Measurements, *options: str) -> int:
+    """Exit status of the command."""
+    write_log(folder / "run.npz", model.joint_names, log)
+    words = ["--robot", model.name, "--out", str(folder / "tare.npz"), *options]
+    return main(["tare", str(folder / "run.npz"), *words])
 
 
 @pytest.fixture(scope="module")
 def empty(model: RobotModel) -> Measurements:
-    return log_of(model, None)
+    return log_of(model, held=False)
 
 
 def test_a_tare_and_its_log(tmp_path: Path, model: RobotModel, empty: Measurements, capsys) -> None:
-    write_log(tmp_path / "run.npz", model.joint_names, empty)
-    assert main(["tare", str(tmp_path / "run.npz"), "--out", str(tmp_path / "tare.npz")]) == 0
+    assert run_tare(tmp_path, model, empty) == 0
     assert "equations of" in capsys.readouterr().out
     tare = read_tare(tmp_path / "tare.npz")
     kept = read_log(tmp_path / "tare_log.npz")
@@ -49,8 +63,7 @@ def test_a_tare_and_its_log(tmp_path: Path, model: RobotModel, empty: Measuremen
 
 
 def test_a_hand_that_holds_something_is_named(tmp_path: Path, model: RobotModel, capsys) -> None:
-    write_log(tmp_path / "run.npz", model.joint_names, log_of(model, 8))
-    assert main(["tare", str(tmp_path / "run.npz"), "--out", str(tmp_path / "tare.npz"), "--quiet"]) == 2
+    assert run_tare(tmp_path, model, log_of(model, held=True), "--quiet") == 2
     assert "hand was not empty" in capsys.readouterr().err
     assert not (tmp_path / "tare.npz").exists()
 
@@ -63,8 +76,7 @@ def test_logs_that_mean_nothing_are_refused(
         log = replace(empty, stamps=empty.stamps + 1.7779e9)
     else:
         log = replace(empty, q=np.degrees(empty.q), qd=np.degrees(empty.qd))
-    write_log(tmp_path / "run.npz", model.joint_names, log)
-    assert main(["tare", str(tmp_path / "run.npz"), "--out", str(tmp_path / "tare.npz")]) == 2
+    assert run_tare(tmp_path, model, log) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert ("stamp" in error) if fault == "stamps" else ("degrees" in error)

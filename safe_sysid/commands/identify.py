@@ -5,7 +5,15 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from safe_sysid.commands.shared.arguments import check_output, column, non_negative, pair, positive, setting, utc_time
+from safe_sysid.commands.shared.arguments import (
+    add_settings,
+    check_output,
+    column,
+    non_negative,
+    pair,
+    positive,
+    utc_time,
+)
 
 __all__ = ["DESCRIPTION", "FORMATTER", "HELP", "configure", "run"]
 
@@ -101,14 +109,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="held: the torque in force since the last sample; mean: its mean since then; sampled: at the stamp",
     )
     declared.add_argument("--rate", type=positive, metavar="HZ", help="of the samples")
-    declared.add_argument(
-        "--set",
-        type=setting,
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="any setting of the robot's file, as measurement.torque_bias=0.1; repeatable",
-    )
+    add_settings(declared, "any setting of the robot's file, as measurement.torque_bias=0.1; repeatable")
     how = parser.add_argument_group("method")
     how.add_argument(
         "--method",

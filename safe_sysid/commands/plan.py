@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safe_sysid.commands.shared.arguments import at_least, check_directory, check_output, numbers, setting
+from safe_sysid.commands.shared.arguments import add_settings, at_least, check_directory, check_output, numbers
 from safe_sysid.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -86,13 +86,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="bounds.yaml of `safe-sysid identify` for what the hand holds (default: the robot's prior)",
     )
-    where.add_argument(
-        "--set",
-        type=setting,
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="setting of the robot instead of its file's, as planner.clearance_margin=0.01; may be given again",
+    add_settings(
+        where, "setting of the robot instead of its file's, as planner.clearance_margin=0.01; may be given again"
     )
     where.add_argument(
         "--real-time",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from safe_sysid.commands.shared.arguments import setting
+from safe_sysid.commands.shared.arguments import add_settings
 
 __all__ = ["DESCRIPTION", "FORMATTER", "HELP", "configure", "run"]
 
@@ -77,13 +77,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="the plans are for a simulation that waits for every command (of `plan`, or of a demo in lock-step), not "
         "for an arm with the timing that the robot's file declares",
     )
-    parser.add_argument(
-        "--set",
-        type=setting,
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="setting of the robot that was in force instead of its file's, as measurement.torque_abs=0.2; may be "
+    add_settings(
+        parser,
+        "setting of the robot that was in force instead of its file's, as measurement.torque_abs=0.2; may be "
         "given again",
     )
 

@@ -169,7 +169,7 @@ ELSEWHERE = (
     Elsewhere(r"^rosdep install ", "test_packaging.py::test_rosdep_knows_every_key", "needs apt and the network"),
     Elsewhere(
         r"pip install --user -r \S*scripts/requirements.txt$",
-        "test_packaging.py::test_what_rosdep_cannot_deliver_is_in_a_file_for_pip",
+        "test_architecture.py::test_what_rosdep_cannot_deliver_is_in_a_file_for_pip",
         "installs into the user's Python",
     ),
     Elsewhere(

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safe_sysid.commands.experiment import hybrid_models
 from safe_sysid.commands.experiment.frame import add_results, begin, run_trials, write_told
 from safe_sysid.commands.shared.arguments import at_least, non_negative
 from safe_sysid.commands.shared.batch import show_table
@@ -171,17 +170,48 @@ def _friction(options: argparse.Namespace, console: Console) -> int:
     )  # fmt: skip
 
 
+def _trainings(which: str, options: argparse.Namespace, dataset: Dataset, console: Console) -> int:
+    """Train, or go on with, the models of a table; print it. Returns the exit status."""
+    from safe_sysid.studies.hybrid import model_tables
+
+    how = "_as_paper" if options.as_paper else ""
+    folder = options.out / f"models_{which}_{dataset.folder.name}{how}"
+    campaign = model_tables.model_experiment(
+        which, options.seed, options.seeds, dataset, folder, options.minutes, options.as_paper, options.device
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    return run_trials(
+        campaign, campaign.total, options.out / f"models_{which}{how}.jsonl", options, console,
+        lambda found: model_tables.summary(which, campaign.header(), found),
+        lambda told, _: show_table(
+            console, model_tables.table_parts(told) if which == "parts" else model_tables.table(which, told)
+        ),
+        lambda told, _: filter(None, [model_tables.draw_figure_2(told, options.out) if options.figure else None]),
+        what="training",
+    )  # fmt: skip
+
+
+def _sizes(which: str, options: argparse.Namespace, dataset: Dataset, console: Console) -> int:
+    """Print sizes of networks, data and torques. Returns the exit status."""
+    from safe_sysid.studies.hybrid.model_tables import table_4
+
+    told = table_4(dataset)
+    write_told(options, told)
+    console.print_json(data=told)
+    return 0
+
+
 #: What prints a table: another is a line here.
 _TABLES: dict[str, Callable[[str, argparse.Namespace, Dataset, Console], int]] = {
-    "1": hybrid_models.trainings,
-    "2": hybrid_models.trainings,
+    "1": _trainings,
+    "2": _trainings,
     "3": _tracking,
-    "4": hybrid_models.sizes,
+    "4": _sizes,
     "5": _base_parameters,
     "6": _tracking,
     "7": _tracking,
     "joints": _joints,
-    "parts": hybrid_models.trainings,
+    "parts": _trainings,
     "which": _budgets,
 }
 #: Which table's trials a figure shows.

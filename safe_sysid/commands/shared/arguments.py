@@ -17,6 +17,7 @@ from safe_sysid.errors import ConfigError
 
 __all__ = [
     "OneLineParser",
+    "add_settings",
     "at_least",
     "check_directory",
     "check_output",
@@ -27,7 +28,6 @@ __all__ = [
     "numbers",
     "pair",
     "positive",
-    "setting",
     "share",
     "utc_time",
 ]
@@ -155,7 +155,12 @@ def joint_value(text: str) -> tuple[str, float]:
     return name, value
 
 
-def setting(text: str) -> tuple[str, object]:
+def add_settings(parser: argparse._ActionsContainer, meaning: str) -> None:
+    """Add ``--set KEY=VALUE``, a list of pairs. ``parser``: or a group of one; ``meaning``: for the help."""
+    parser.add_argument("--set", type=_setting, action="append", default=[], metavar="KEY=VALUE", help=meaning)
+
+
+def _setting(text: str) -> tuple[str, object]:
     """``measurement.torque_bias=0.1``, the value as YAML reads it."""
     from safe_sysid.robot.files.yaml_file import parse_value
 

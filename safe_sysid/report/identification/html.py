@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 from markupsafe import Markup, escape
@@ -12,9 +11,8 @@ from markupsafe import Markup, escape
 from safe_sysid.report.drawing.interval_cards import interval_card, narrowing_drawing, shares_of
 from safe_sysid.report.drawing.page import printable, render_page
 from safe_sysid.report.identification.result import IdentificationResult
-from safe_sysid.whole_files import write_text
 
-__all__ = ["GUARANTEES", "identification_html", "write_html"]
+__all__ = ["GUARANTEES", "identification_html"]
 
 #: What the intervals stand on, and what they do not say.
 GUARANTEES = {
@@ -153,13 +151,3 @@ def _lines(result: IdentificationResult, kind: str) -> Sequence[str]:
     if result.status == "empty_set":
         return GUARANTEES["contradicted"]
     return GUARANTEES[kind]
-
-
-def write_html(
-    path: str | Path, result: IdentificationResult, verdict: str, pictures: Mapping[str, bytes], command: str, kind: str
-) -> None:
-    """Write the page, whole or not at all; arguments as :func:`identification_html`.
-
-    ``pictures``: PNG bytes by caption; ``kind``: why the intervals are guaranteed or not, a key of :data:`GUARANTEES`.
-    """
-    write_text(path, identification_html(result, verdict, pictures, command, kind))

@@ -19,7 +19,7 @@ from safe_sysid.logs.formats.npz import write_log
 from safe_sysid.logs.log import Log
 from safe_sysid.logs.online.certify import CertificateWriter
 from safe_sysid.logs.run import LogRun, residuals
-from safe_sysid.report.identification.html import write_html
+from safe_sysid.report.identification.html import identification_html
 from safe_sysid.report.identification.result import (
     FindingEntry,
     IdentificationResult,
@@ -32,6 +32,7 @@ from safe_sysid.report.identification.result import (
 from safe_sysid.report.identification.urdf import write_urdf
 from safe_sysid.robot.effective import with_units
 from safe_sysid.robot.model import RobotModel
+from safe_sysid.whole_files import write_text
 
 __all__ = ["assemble_result", "declared_texts", "print_result", "verdict_line", "write_all", "write_published"]
 
@@ -178,7 +179,7 @@ def write_all(
             left.time, left.residual, left.bound, names, model.torque_units
         )
         pictures["What the errors are made of"] = slack_picture(left.parts, left.causes, names)
-    write_html(out / "report.html", result, verdict, pictures, command, kind)
+    write_text(out / "report.html", identification_html(result, verdict, pictures, command, kind))
     return verdict
 
 
