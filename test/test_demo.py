@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import signal
@@ -17,6 +16,10 @@ import numpy as np
 import pytest
 import yaml
 
+pytest.importorskip("rclpy")
+
+from ros_harness import wait_for
+
 from safe_sysid.bring_up import processes as processes_module
 from safe_sysid.bring_up.processes import ProcessDiedError, ProcessGroup
 from safe_sysid.bring_up.shared_memory import mapped_segments
@@ -25,7 +28,7 @@ from safe_sysid.report.run.summary import Summary
 from safe_sysid.resources import resource_path
 from safe_sysid.robot import load_robot
 
-pytestmark = [pytest.mark.ros, pytest.mark.skipif(importlib.util.find_spec("rclpy") is None, reason="needs rclpy")]
+pytestmark = pytest.mark.ros
 
 SHM = Path("/dev/shm")
 
@@ -112,15 +115,6 @@ def robot_file(directory: Path, name: str, **sections: Any) -> str:
     file = directory / "robot.yaml"
     file.write_text(yaml.safe_dump(settings))
     return str(file)
-
-
-def wait_for(condition: object, seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 @pytest.fixture
@@ -303,7 +297,7 @@ def test_the_nodes_were_told_nothing_about_the_payload(run: tuple[Demo, Path]) -
 def test_ctrl_c_ends_everything(start: object, moment: str, number: int, status: int, word: str) -> None:
     demo = start("--payload", "4lb")
     demo.read_until(moment)
-    assert wait_for(lambda: len(demo.nodes()) >= 3, 10.0)
+    wait_for(lambda: len(demo.nodes()) >= 3, 10.0, "three nodes")
     began = time.monotonic()
     demo.process.send_signal(number)
     assert demo.finish() == status
@@ -341,7 +335,7 @@ def test_no_process_outlives_a_killed_demo(start: object) -> None:
     demo.read_until("all four work")
     assert set(demo.nodes()) == {"controller", "planner", "solver", "identifier", "plant"}
     demo.process.kill()
-    assert wait_for(lambda: not demo.nodes(), 60.0), demo.nodes()  # half a second, if nothing is being compiled
+    wait_for(lambda: not demo.nodes(), 60.0, "the end of all")  # half a second, if nothing is being compiled
 
 
 @pytest.mark.slow
@@ -372,7 +366,7 @@ def stubborn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proces
     monkeypatch.setattr("safe_sysid.bring_up.processes.subprocess.Popen", start_it)
     with ProcessGroup() as group:
         process = group.start("stubborn", (), dict(os.environ), tmp_path / "log")
-        assert wait_for(process.check_ready, 10.0)
+        wait_for(process.check_ready, 10.0, "READY")
         group.check()
         yield group
 
