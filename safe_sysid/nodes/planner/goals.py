@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from geometry_msgs.msg import PoseStamped
+from scipy.spatial.transform import Rotation
 from trajectory_msgs.msg import JointTrajectory
 
 from safe_sysid.core.arrays import FloatArray
@@ -178,18 +179,6 @@ def read_pose(pose: Any, name: str) -> tuple[FloatArray, FloatArray]:
             "not a rotation", f"{name}: quaternion {quaternion.tolist()} of length {length:g}: expected length 1"
         )
     position.setflags(write=False)
-    rotation = _rotation(quaternion / length)
+    rotation = Rotation.from_quat(quaternion / length).as_matrix()
     rotation.setflags(write=False)
     return position, rotation
-
-
-def _rotation(quaternion: FloatArray) -> FloatArray:
-    """Rotation (3, 3) of a unit quaternion x, y, z, w."""
-    x, y, z, w = quaternion
-    return np.array(
-        [
-            [1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - z * w), 2.0 * (x * z + y * w)],
-            [2.0 * (x * y + z * w), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z - x * w)],
-            [2.0 * (x * z - y * w), 2.0 * (y * z + x * w), 1.0 - 2.0 * (x * x + y * y)],
-        ]
-    )
