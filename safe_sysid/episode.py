@@ -99,13 +99,15 @@ class Episode:
         Args:
             model: what controller, planner and identifier believe.
             plant: the arm; it alone knows the truth.
+            scene: what stands around the arm.
             plans: exciting trajectories; None for the configuration's; 0 for none: only the task.
+            seed: of the planner's random choices.
+            options: of the planner.
             progress: called with a line now and then.
             identifier: None for one with the configuration's errors.
             sensed: what the identifier gets for what was measured (a study of worse sensors than the controller's).
             waypoints: (W, n) rad, to go to after the identification, each reached at rest; None for no task.
             box: that is known to hold the truth, inside the prior; blended in before the task. None for the prior.
-
             task: exciting series, instead of waypoints.
 
         Raises:

@@ -86,11 +86,10 @@ class MessageBench:
     """Controller, identifier, planner and plant, configured and active, with nothing between them."""
 
     def __init__(self, directory: Path) -> None:
-        words = {"robot": ROBOT, "lockstep": "true", "run_dir": str(directory)}
-        arguments = [word for name, value in words.items() for word in ("-p", f"{name}:={value}")]
-        arguments += ["-p", "await_plans:=false", "-p", "await_bounds:=false", "--log-level", "fatal"]
+        given = {"robot": ROBOT, "lockstep": "true", "run_dir": directory, "await_plans": "false"}
         # Where the file of logs is switched off, thousands of refusals a second cost nothing.
-        self._ros = nodes_here(*arguments, "--disable-external-lib-logs", "--disable-rosout-logs")
+        quiet = ("--log-level", "fatal", "--disable-external-lib-logs", "--disable-rosout-logs")
+        self._ros = nodes_here(*quiet, **given, await_bounds="false")
         self._ros.__enter__()
         self.controller = ControllerNode()
         self.planner = PlannerNode(_Solver())  # type: ignore[arg-type]

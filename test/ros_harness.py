@@ -6,6 +6,7 @@ import contextlib
 import functools
 import gc
 import importlib
+import itertools
 import json
 import multiprocessing
 import multiprocessing.context
@@ -216,14 +217,17 @@ def _domain_here() -> tuple[int, contextlib.ExitStack]:
 
 
 @contextlib.contextmanager
-def nodes_here(*arguments: str) -> Iterator[None]:
+def nodes_here(*arguments: str, **parameters: Any) -> Iterator[None]:
     """ROS 2 for nodes in the test's own process, on a domain where no process of another test is.
+
+    ``arguments``: ROS arguments; ``parameters``: of the nodes, ``__`` for the dots of their names.
 
     A node that is destroyed stays in the graph until Python collects what belonged to it. On the domain of the other
     tests it would be taken for a node of the same name.
     """
     gc.collect()
-    rclpy.init(args=["--ros-args", *arguments], domain_id=_domain_here()[0])
+    given = [f"-p {name.replace('__', '.')}:={value}".split(" ", 1) for name, value in parameters.items()]
+    rclpy.init(args=["--ros-args", *itertools.chain(*given), *arguments], domain_id=_domain_here()[0])
     try:
         yield
     finally:
@@ -233,9 +237,10 @@ def nodes_here(*arguments: str) -> Iterator[None]:
 class Probe:
     """A node in the test's process; spins only while the test waits, so there are no threads."""
 
-    def __init__(self) -> None:
-        self._context = Context()
-        rclpy.init(context=self._context, signal_handler_options=SignalHandlerOptions.NO, args=["--ros-args"])
+    def __init__(self, domain: int | None = None) -> None:
+        """Join the network of the tests, or of another ROS domain."""
+        self._context, by_hand = Context(), SignalHandlerOptions.NO
+        rclpy.init(context=self._context, domain_id=domain, signal_handler_options=by_hand, args=["--ros-args"])
         self.node = Node("probe", context=self._context, use_global_arguments=False, enable_rosout=False)
         self._executor = EventsExecutor(context=self._context)
         self._executor.add_node(self.node)

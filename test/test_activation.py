@@ -181,7 +181,7 @@ def test_joints_that_gravity_does_not_load_are_named_and_one_loaded_is_needed(na
     assert checked(home, gravity(model, home)).reasons() == []
     loaded = 0
     lower, upper = np.maximum(model.limits.position_lower, -2.0), np.minimum(model.limits.position_upper, 2.0)
-    for q in [home, zero, *rng.uniform(lower, upper, (20, model.n))]:
+    for q in [home, zero, *rng.uniform(lower, upper, (8, model.n))]:
         effort = gravity(model, q)
         seen = signs_confirmed(model, box, q, zero, effort)
         told = " ".join(text for text in checked(q, effort).warnings() if "not confirmed" in text)
@@ -192,7 +192,7 @@ def test_joints_that_gravity_does_not_load_are_named_and_one_loaded_is_needed(na
         if seen.any():
             loaded += 1
             assert check_static_gravity(model, box, q, zero, -effort)
-    assert loaded > 15
+    assert loaded > 6
     # Efforts that are zero, or all of the wrong sign, are refused at every pose, whether or not gravity loads it.
     for q in (home, zero):
         for factor in (0.0, -1.0):
@@ -252,7 +252,7 @@ def sines(rng: np.random.Generator, n: int) -> tuple[Callable, Callable]:
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_no_motion_with_errors_as_declared_contradicts_them(seed: int) -> None:
     """The law behind the check: whatever the arm does, errors inside their bounds are never called larger."""
     rng = np.random.default_rng(seed)

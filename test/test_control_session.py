@@ -21,7 +21,7 @@ from safe_sysid.nodes.common.messages.contents import (
 from safe_sysid.nodes.common.messages.time_base import TimeBase
 from safe_sysid.nodes.controller.session import ControlSession
 from safe_sysid.nodes.controller.tick_log import TorqueTickLog
-from safe_sysid.nodes.controller.timing import LockstepControlTiming, RealTimeControlTiming
+from safe_sysid.nodes.controller.timing import ControlTiming, RealTimeControlTiming
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.trajectories import QuinticTrajectory
 
@@ -76,7 +76,7 @@ class Node:
         self.core = Controller(model, gains)
         timing: Any = RealTimeControlTiming(TIMES, AGE)
         if lockstep:
-            timing = LockstepControlTiming(TIMES, await_plans, await_bounds)
+            timing = ControlTiming(TIMES, await_plans, await_bounds)
         self.session = ControlSession(
             self.core, self.checks, timing, self, TimeBase(lockstep), TorqueTickLog(self.core, lockstep), 10, 5.0  # type: ignore[arg-type]
         )  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import signal
@@ -17,6 +16,10 @@ import numpy as np
 import pytest
 import yaml
 
+pytest.importorskip("rclpy")
+
+from ros_harness import wait_for
+
 from safe_sysid.bring_up import processes as processes_module
 from safe_sysid.bring_up.processes import ProcessDiedError, ProcessGroup
 from safe_sysid.bring_up.shared_memory import mapped_segments
@@ -25,7 +28,7 @@ from safe_sysid.report.run.summary import Summary
 from safe_sysid.resources import resource_path
 from safe_sysid.robot import load_robot
 
-pytestmark = [pytest.mark.ros, pytest.mark.skipif(importlib.util.find_spec("rclpy") is None, reason="needs rclpy")]
+pytestmark = pytest.mark.ros
 
 SHM = Path("/dev/shm")
 
@@ -34,7 +37,8 @@ class Demo:
     """A demo in a process of its own."""
 
     def __init__(self, directory: Path, *arguments: str) -> None:
-        self.began = time.monotonic()
+        self.robot = arguments[arguments.index("--robot") + 1] if "--robot" in arguments else "kinova_gen3"
+        self.looked = 0.0
         self.segments: set[str] = set()
         self.lines: list[str] = []
         # A shell's background job ignores SIGINT, and so does what it starts: the demo must not care.
@@ -51,17 +55,22 @@ class Demo:
     def read_until(self, word: str) -> None:
         """Read output up to a line with this word."""
         for line in self.process.stdout:
-            self.lines.append(line)
-            self.segments |= mapped_segments([self.process.pid, *self.nodes().values()])
+            self._note(line)
             if word in line:
                 return
         raise AssertionError(f"no {word!r} in:\n{self.output}")
 
+    def _note(self, line: str) -> None:
+        """Keep the line; now and then look which shared memory its processes have."""
+        self.lines.append(line)
+        if time.monotonic() - self.looked > 1.0:
+            self.segments |= mapped_segments([self.process.pid, *self.nodes().values()])
+            self.looked = time.monotonic()
+
     def finish(self) -> int:
         """Exit status, once the rest of the output is read."""
         for line in self.process.stdout:
-            self.lines.append(line)
-            self.segments |= mapped_segments([self.process.pid, *self.nodes().values()])
+            self._note(line)
         status = self.process.wait(timeout=10.0)
         # Ports are numbered for the whole machine: what the other worker's nodes have now is not this demo's to remove.
         self.segments -= _all_mapped()
@@ -97,13 +106,15 @@ def _all_mapped() -> set[str]:
     return mapped_segments(int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
 
 
-def wait_for(condition: object, seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
+def robot_file(directory: Path, name: str, **sections: Any) -> str:
+    """A packaged robot's file with other settings, in a directory."""
+    settings = yaml.safe_load(resource_path(f"config/{name}.yaml").read_text(encoding="utf-8"))
+    settings["urdf"] = str(resource_path(f"urdf/{name}.urdf"))
+    for section, changed in sections.items():
+        settings[section] = {**settings.get(section, {}), **changed} if isinstance(changed, dict) else changed
+    file = directory / "robot.yaml"
+    file.write_text(yaml.safe_dump(settings))
+    return str(file)
 
 
 @pytest.fixture
@@ -124,15 +135,19 @@ def start(tmp_path: Path) -> Iterator[object]:
             os.kill(pid, signal.SIGKILL)
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Demo, Path]:
-    """A short run from beginning to end, and on to a goal nearby."""
-    directory = tmp_path_factory.mktemp("demo")
-    scene = {"name": "near", "goal": [0.1, *load_robot("kinova_gen3").settings.home[1:]], "boxes": []}
+@pytest.fixture(scope="module", params=["three_joint", pytest.param("kinova_gen3", marks=pytest.mark.slow)])
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Demo, Path]:
+    """A short run from beginning to end, and on to a goal nearby; of the small arm with trajectories of a second."""
+    directory, robot = tmp_path_factory.mktemp("demo"), request.param
+    home = load_robot(robot).settings.home
+    if robot == "three_joint":
+        planner = {"t_f": 1.0, "t_p": 0.5, "intervals": 32, "iteration_budget": 6}
+        robot = robot_file(directory, robot, planner=planner, identification={"update_s": 0.5, "take_after_s": 0.3})
+    scene = {"name": "near", "goal": [home[0] + 0.1, *home[1:]], "boxes": []}
     (directory / "near.yaml").write_text(yaml.safe_dump(scene))
     demo = Demo(
-        directory, "--plans", "2", "--payload", "6lb", "--seed", "5", "--out", "here", "--json", "also.json",
-        "--scene", "near.yaml", "--then-goal",
+        directory, "--robot", robot, "--plans", "2", "--payload", "4lb", "--seed", "5", "--out", "here",
+        "--json", "also.json", "--scene", "near.yaml", "--then-goal",
     )  # fmt: skip
     try:
         status = demo.finish()
@@ -146,7 +161,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Demo, Path]:
 def test_the_run_succeeds_and_says_what_it_does(run: tuple[Demo, Path]) -> None:
     demo, _ = run
     for words in (
-        "kinova_gen3 grips '6lb' in scene near.yaml; uniform noise, seed 5, lock-step",
+        "grips '4lb' in scene near.yaml; uniform noise, seed 5, lock-step",
         "starting controller, planner, identifier",
         "plant is ready",
         "arm is holding",
@@ -185,7 +200,7 @@ def test_the_run_leaves_everything(run: tuple[Demo, Path]) -> None:
         f"certificate_0_{int(identity.split(':')[1]):05d}.{kind}" for identity in narrowed for kind in ("json", "npz")
     }
     scene = str(directory / "near.yaml")
-    command = ["verify", str(out), "--scene", scene, "--lockstep"]
+    command = ["verify", str(out), "--robot", demo.robot, "--scene", scene, "--lockstep"]
     assert main(command) == 0, "what the nodes published can be shown again"
     assert {"plant.log", "controller.log", "planner.log", "identifier.log", "ros"} == {
         path.name for path in (out / "log").iterdir()
@@ -200,7 +215,7 @@ def test_the_summary_holds(run: tuple[Demo, Path]) -> None:
     summary = Summary.model_validate(json.loads((run[1] / "here" / "summary.json").read_text()))
     assert summary.exit.status == 0
     assert summary.violations.total == 0
-    assert (summary.payload, summary.seed, summary.mode) == ("6lb", 5, "lockstep")
+    assert (summary.payload, summary.seed, summary.mode) == ("4lb", 5, "lockstep")
     assert {plan.status for plan in summary.plans} == {"planned"}
     assert [plan.purpose for plan in summary.plans[:3]] == ["excitation", "excitation", "task"]
     assert summary.goal.reached
@@ -208,7 +223,7 @@ def test_the_summary_holds(run: tuple[Demo, Path]) -> None:
     for plan in summary.plans:
         assert all(m.smallest is None or m.smallest >= 0.0 for m in plan.margins.values())
     evidence = summary.safety.evidence
-    assert evidence.tracking_ticks > 6000
+    assert evidence.tracking_ticks > (6000 if run[0].robot == "kinova_gen3" else 1500)
     assert evidence.updates >= 4
     assert summary.parameters[0].width_share < 0.5, "two trajectories tell a lot about the mass"
     assert all(row.holds for row in summary.parameters)
@@ -222,14 +237,13 @@ def test_the_verdict_is_not_blind(run: tuple[Demo, Path]) -> None:
     from safe_sysid.apps.judge.evaluation import evaluate
     from safe_sysid.control.gains.design import design_gains
     from safe_sysid.report.run.logs import read_logs
-    from safe_sysid.robot import load_robot
 
-    model = load_robot("kinova_gen3")
+    model = load_robot(run[0].robot)
     gains = design_gains(model, lockstep=True)
     logs = read_logs(run[1] / "here", model.n)
     assert logs.missing == ()
     logs.plant.q[3000, 1] -= 2.0 * gains.e_bound[1]
-    logs.plant.applied[4000, 1] = 57.0
+    logs.plant.applied[4000, 1] = 1.01 * model.limits.torque[1]
     result = evaluate(logs, model, gains, lambda q: (0.2, None))
     assert (result.violations.tracking, result.violations.torque) == (1, 1)
     part = model.arm_prior.layout.payload
@@ -244,12 +258,8 @@ def test_a_demo_whose_plans_do_not_move_fails_and_says_so(start: object, tmp_pat
 
     The same of the planner and of the judge, without nodes: test_planning_lessons.py, test_report_evaluation.py.
     """
-    text = resource_path("config/kinova_gen3.yaml").read_text(encoding="utf-8")
-    settings = yaml.safe_load(text)
-    settings["urdf"] = str(resource_path("urdf/kinova_gen3.urdf"))
-    settings["planner"] |= {"k_range": 5e-4, "iteration_budget": 4}
-    (tmp_path / "still.yaml").write_text(yaml.safe_dump(settings))
-    demo = start("--robot", "still.yaml", "--plans", "2", "--payload", "6lb", "--out", "here")
+    robot = robot_file(tmp_path, "kinova_gen3", planner={"k_range": 5e-4, "iteration_budget": 4})
+    demo = start("--robot", robot, "--plans", "2", "--payload", "4lb", "--out", "here")
     assert demo.finish() == 1, demo.output
     failed = demo.output.partition("safe-sysid demo: FAILED: ")[2]
     assert "not one certified plan: the only certified plan teaches nothing" in failed, demo.output
@@ -269,7 +279,7 @@ def test_the_nodes_were_told_nothing_about_the_payload(run: tuple[Demo, Path]) -
     for path in folder.iterdir():
         text = path.read_text()
         assert ("payload" in text) == (path.stem == "plant")
-        assert ("6lb" in text) == (path.stem == "plant")
+        assert ("4lb" in text) == (path.stem == "plant")
     with np.load(run[1] / "here" / "controller.npz") as log:
         assert "theta_true" not in log.files
 
@@ -287,7 +297,7 @@ def test_the_nodes_were_told_nothing_about_the_payload(run: tuple[Demo, Path]) -
 def test_ctrl_c_ends_everything(start: object, moment: str, number: int, status: int, word: str) -> None:
     demo = start("--payload", "4lb")
     demo.read_until(moment)
-    assert wait_for(lambda: len(demo.nodes()) >= 3, 10.0)
+    wait_for(lambda: len(demo.nodes()) >= 3, 10.0, "three nodes")
     began = time.monotonic()
     demo.process.send_signal(number)
     assert demo.finish() == status
@@ -325,19 +335,14 @@ def test_no_process_outlives_a_killed_demo(start: object) -> None:
     demo.read_until("all four work")
     assert set(demo.nodes()) == {"controller", "planner", "solver", "identifier", "plant"}
     demo.process.kill()
-    assert wait_for(lambda: not demo.nodes(), 60.0), demo.nodes()  # half a second, if nothing is being compiled
+    wait_for(lambda: not demo.nodes(), 60.0, "the end of all")  # half a second, if nothing is being compiled
 
 
 @pytest.mark.slow
 def test_a_node_that_cannot_start_is_reported(start: object, tmp_path: Path) -> None:
     """The corner of the tolerances together with a payload at the edge of the prior: only the plant can find out."""
-    text = resource_path("config/kinova_gen3.yaml").read_text(encoding="utf-8")
-    settings = yaml.safe_load(text)
-    settings["urdf"] = str(resource_path("urdf/kinova_gen3.urdf"))
     # Friction so steep that the simulator refuses it; everything that the parent checks is fine.
-    settings["friction_transition_velocity"] = 1e-7
-    (tmp_path / "steep.yaml").write_text(yaml.safe_dump(settings))
-    demo = start("--robot", "steep.yaml")
+    demo = start("--robot", robot_file(tmp_path, "kinova_gen3", friction_transition_velocity=1e-7))
     assert demo.finish() == 1, demo.output
     assert "plant ended with exit status 2; its last lines" in demo.output
     assert "Coulomb friction" in demo.output
@@ -361,7 +366,7 @@ def stubborn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proces
     monkeypatch.setattr("safe_sysid.bring_up.processes.subprocess.Popen", start_it)
     with ProcessGroup() as group:
         process = group.start("stubborn", (), dict(os.environ), tmp_path / "log")
-        assert wait_for(process.check_ready, 10.0)
+        wait_for(process.check_ready, 10.0, "READY")
         group.check()
         yield group
 

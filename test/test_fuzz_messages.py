@@ -73,7 +73,7 @@ def test_times_that_cannot_be_make_no_batches(bench: MessageBench) -> None:
     assert bench.identifier.refusals["joint_states: from the future"]
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(st.randoms(use_true_random=False))
 def test_no_message_stops_a_node_or_the_arm(bench: MessageBench, rng: random.Random) -> None:
     for _ in range(8):
@@ -85,7 +85,7 @@ def test_no_message_stops_a_node_or_the_arm(bench: MessageBench, rng: random.Ran
     bench.healthy()
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.binary(max_size=400), st.integers(0, 1000))
 def test_no_bytes_stop_a_node(bench: MessageBench, data: bytes, which: int) -> None:
     targets = bench.topics()
@@ -95,7 +95,7 @@ def test_no_bytes_stop_a_node(bench: MessageBench, data: bytes, which: int) -> N
     bench.step()
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(st.randoms(use_true_random=False))
 def test_no_request_stops_a_node_or_the_arm(bench: MessageBench, rng: random.Random) -> None:
     for _ in range(4):

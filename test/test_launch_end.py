@@ -20,13 +20,12 @@ pytest.importorskip("mujoco")
 
 from ros_harness import COMPILATION, Probe, busy
 from sensor_msgs.msg import JointState
-from test_nodes_ending import FAST, assert_braked
+from test_nodes_ending import FAST, MODEL, assert_braked
 
 from safe_sysid.bring_up.arrangement import WRITES
 from safe_sysid.control.states import longest_braking
 from safe_sysid.nodes.common.base import STREAM
 from safe_sysid.nodes.common.messages.conversions import JointReader
-from safe_sysid.robot import load_robot
 
 pytestmark = pytest.mark.ros
 
@@ -50,8 +49,8 @@ class Launched:
     def __init__(self, directory: Path, probe: Probe) -> None:
         (directory / "parameters.yaml").write_text(PARAMETERS)
         self.run, self.probe, self._log = directory / "run", probe, directory / "launch.log"
-        arguments = ["payload:=8lb", "plans:=50", f"run_dir:={self.run}", "state_publisher:=false"]
-        arguments.append(f"params_file:={directory / 'parameters.yaml'}")
+        arguments = [f"robot:={MODEL.name}", "payload:=4lb", "plans:=50", f"run_dir:={self.run}"]
+        arguments += ["state_publisher:=false", f"params_file:={directory / 'parameters.yaml'}"]
         file = str(ROOT / "launch" / "sim.launch.py")
         with self._log.open("wb") as output:
             self.process = subprocess.Popen(
@@ -60,7 +59,7 @@ class Launched:
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )  # fmt: skip
         self.seen: list[Any] = []
-        reader = JointReader(load_robot("kinova_gen3").joint_names)
+        reader = JointReader(MODEL.joint_names)
         probe.listen(JointState, "reference", lambda m: self.seen.append(reader.read(m)), STREAM)
 
     @property

@@ -310,7 +310,7 @@ points = st.builds(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(
     st.lists(names, max_size=4) | st.permutations(JOINTS),
     st.lists(points, max_size=4),
@@ -400,7 +400,7 @@ def test_broken_bounds_are_refused_with_their_reason(how: str, reason: str) -> N
     assert refused.value.reason == reason
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(
     st.lists(st.tuples(st.text(max_size=12) | st.just("0:0"), *[st.integers(0, 2**32 - 1)] * 2), max_size=3),
     st.integers(0, 3),

@@ -223,7 +223,7 @@ JUNK = (
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_whatever_is_set_the_values_stay_allowed(make: Make, data: st.DataObject) -> None:
     """The junk of a day, through ROS's own door: refused with a reason, or in force and allowed."""

@@ -30,9 +30,9 @@ UPDATE, BATCHES = 0.3, 8  # s
 @pytest.fixture
 def identifier(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[IdentifierNode]:
     """In this process, active; nobody talks to it but the test."""
-    words = {"run_dir": tmp_path, "lockstep": request.param, "robot_settings.identification.update_s": UPDATE}
-    arguments = [word for name, value in words.items() for word in ("-p", f"{name}:={value}")]
-    with nodes_here(*arguments, "--log-level", "fatal", "--disable-external-lib-logs"):
+    given = {"robot": "three_joint", "run_dir": tmp_path, "lockstep": request.param}
+    quiet = ("--log-level", "fatal", "--disable-external-lib-logs")
+    with nodes_here(*quiet, **given, robot_settings__identification__update_s=UPDATE):
         node = IdentifierNode()
         node.trigger_configure()
         node.trigger_activate()
@@ -98,7 +98,7 @@ def test_the_end_of_the_node_shares_nothing_with_an_update_under_way(
     monkeypatch.setattr(core, "update", slow)
     writer = conversions.JointStateWriter(node.model.joint_names)
     for k in range(1, round(1e3 * UPDATE) + 2):
-        node._on_measurement(writer.fill(k * 1_000_000, node.model.settings.home, np.zeros(7), np.zeros(7)))
+        node._on_measurement(writer.fill(k * 1_000_000, node.model.settings.home, *np.zeros((2, node.model.n))))
     assert began.wait(60.0)
     if ends:
         threading.Timer(1.0, go_on.set).start()

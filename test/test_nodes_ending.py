@@ -37,23 +37,23 @@ pytestmark = pytest.mark.ros
 TIMES: dict[str, Any] = {"planner": {"t_f": 2.0, "t_p": 1.9}}
 PACE = 0.5
 FAST = 0.3  # rad/s
+MODEL = load_robot("three_joint", **TIMES)
 
 
 @contextmanager
 def in_motion(directory: Path) -> Iterator[tuple[dict[str, NodeProcess], Probe]]:
     """Plant and controller, all joints faster than 0.3 rad/s."""
     nodes: dict[str, dict[str, Any]] = {
-        "plant": {"payload": "8lb", "noise": "adversarial", "lockstep_pace": PACE},
+        "plant": {"payload": "4lb", "noise": "adversarial", "lockstep_pace": PACE},
         "controller": {"await_plans": False, "await_bounds": False},
     }
-    with running(directory, nodes, TIMES) as processes, Probe() as probe:
-        seen = references(probe)
+    with running(directory, nodes, TIMES, robot=MODEL.name) as processes, Probe() as probe:
+        seen, zero = references(probe, names=MODEL.joint_names), np.zeros(MODEL.n)
         publisher = probe.publisher(JointTrajectory, "plan", LATCHED)
-        start = np.stack([seen[-1].q, np.zeros(7), np.zeros(7)])
-        plan = Plan(QuinticTrajectory.to_rest(start, start[0] + 0.4, 2.0), 0.0, 1.9, "0:0", 0, np.zeros(7))
-        model = load_robot("kinova_gen3")
-        digest = plan_digest(configuration_digest(load_robot("kinova_gen3", **TIMES), True, Scene("open")))
-        publisher.publish(plan_message(plan, model.joint_names, seen[-1].stamp_ns + 300_000_000, digest))
+        start = np.stack([seen[-1].q, zero, zero])
+        plan = Plan(QuinticTrajectory.to_rest(start, start[0] + 0.4, 2.0), 0.0, 1.9, "0:0", 0, zero)
+        digest = plan_digest(configuration_digest(MODEL, True, Scene("open")))
+        publisher.publish(plan_message(plan, MODEL.joint_names, seen[-1].stamp_ns + 300_000_000, digest))
         probe.wait(lambda: bool(np.all(np.abs(seen[-1].qd) > FAST)), "the arm to be fast")
         yield processes, probe
 
@@ -61,7 +61,7 @@ def in_motion(directory: Path) -> Iterator[tuple[dict[str, NodeProcess], Probe]]
 def assert_braked(directory: Path) -> None:
     """The arm was fast under command, and slow before commands ended; its own brakes had nothing to do."""
     plant = load(directory / "plant.npz")
-    assert_within_limits(load_robot("kinova_gen3"), plant)
+    assert_within_limits(MODEL, plant)
     speed = np.abs(plant["qd"]).max(axis=1)
     commanded = np.flatnonzero(plant["mode"] == COMMANDED)
     first, last = commanded[0], commanded[-1]
@@ -115,7 +115,7 @@ def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
         assert status == 0
         assert seconds < busy(0.7)
     plant = load(tmp_path / "plant.npz")
-    assert_within_limits(load_robot("kinova_gen3"), plant)
+    assert_within_limits(MODEL, plant)
     last = np.flatnonzero(plant["mode"] == COMMANDED)[-1]
     assert np.abs(plant["qd"][last]).max() > 0.05, "the drives braked"
     assert np.abs(plant["qd"][-1]).max() < 0.05, "and the arm was there until they had"

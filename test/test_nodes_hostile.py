@@ -27,7 +27,7 @@ from safe_sysid.nodes.common.exclusive_publishers import FORGOTTEN_S, ExclusiveP
 from safe_sysid.nodes.common.messages import conversions
 from safe_sysid.nodes.common.messages import rate_limiting as rate_limiter
 from safe_sysid.nodes.common.messages.contents import MessageRefusedError, printable
-from safe_sysid.nodes.common.messages.limits import TOPICS, Limit, MessageFilter, limits_table
+from safe_sysid.nodes.common.messages.limits import TOPICS, Limit, MessageFilter
 from safe_sysid.nodes.common.messages.rate_limiting import InputRateLimiter
 from safe_sysid.nodes.controller.node import ControllerNode
 from safe_sysid.nodes.identifier.node import IdentifierNode
@@ -35,8 +35,6 @@ from safe_sysid.nodes.planner.planner_node import PlannerNode
 from safe_sysid.nodes.plant.node import PlantNode
 
 pytestmark = pytest.mark.ros
-
-DOCS = Path(__file__).resolve().parent.parent / "docs" / "use" / "security.md"
 
 
 class Clock:
@@ -105,12 +103,6 @@ def test_in_lockstep_only_the_size_counts_where_each_message_is_asked_for() -> N
         "trajectory_command",
         "reference",
     }
-
-
-def test_the_table_of_the_docs_is_the_one_in_force() -> None:
-    text = DOCS.read_text()
-    for row in limits_table():
-        assert f"| {' | '.join(row)} |".replace("|  |", "| |") in text
 
 
 @given(st.text(max_size=60), st.integers(1, 50))

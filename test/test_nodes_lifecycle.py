@@ -21,7 +21,7 @@ from lifecycle_msgs.srv import ChangeState, GetAvailableTransitions, GetState
 from rcl_interfaces.msg import Parameter, ParameterType, ParameterValue
 from rcl_interfaces.srv import SetParameters
 from rclpy.executors import SingleThreadedExecutor
-from rclpy.impl.implementation_singleton import rclpy_implementation
+from rclpy.node import NodeNameNonExistentError
 from ros_harness import NodeProcess, Probe, nodes_here, running
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray, String
@@ -90,7 +90,7 @@ class Manager:
         try:
             found = [*node.get_publisher_names_and_types_by_node(name, "/")]
             found += node.get_subscriber_names_and_types_by_node(name, "/")
-        except rclpy_implementation.NodeNameNonExistentError:
+        except NodeNameNonExistentError:
             return set()
         return {topic for topic, _ in found}
 

@@ -87,24 +87,25 @@ def attack(probe: Probe) -> None:
 
 
 def test_a_plan_from_a_topic_is_tracked_within_the_proved_bounds(tmp_path: Path) -> None:
-    model = load_robot("kinova_gen3")
+    times = {"planner": {"t_f": 2.0, "t_p": 1.0}}
+    model = load_robot("kinova_gen3", **times)
     nodes = {
         "plant": {"payload": "8lb", "noise": "adversarial", "arm": "corner", "seed": 3},
         "controller": {"await_plans": False, "await_bounds": False},
     }
-    with running(tmp_path, nodes) as processes, Probe() as probe:
+    with running(tmp_path, nodes, times) as processes, Probe() as probe:
         seen, clock = references(probe), []
         probe.listen(Clock, "/clock", lambda message: clock.append(stamp_to_ns(message.clock)))
         publisher = probe.publisher(JointTrajectory, "plan", LATCHED)
-        start, goal = seen[-1].q, seen[-1].q + np.array([0.3, -0.2, 0.25, 0.2, -0.3, 0.25, 0.3])
+        start, goal = seen[-1].q, seen[-1].q + np.array([0.2, -0.15, 0.17, 0.15, -0.2, 0.17, 0.2])
         still = np.zeros_like(start)
-        plan = Plan(QuinticTrajectory.to_rest(np.stack([start, still, still]), goal, 3.0), 0.0, 1.5, "0:0", 0, still)
-        start_ns = seen[-1].stamp_ns + 2_000_000_000
+        plan = Plan(QuinticTrajectory.to_rest(np.stack([start, still, still]), goal, 2.0), 0.0, 1.0, "0:0", 0, still)
+        start_ns = seen[-1].stamp_ns + 1_000_000_000
         digest = plan_digest(configuration_digest(model, True, Scene("open")))
         publisher.publish(plan_message(plan, model.joint_names, start_ns, digest))
         probe.wait(lambda: seen[-1].stamp_ns > start_ns + 500_000_000, "motion")
         attack(probe)
-        probe.wait(lambda: seen[-1].stamp_ns > start_ns + 3_200_000_000, "the end of the plan")
+        probe.wait(lambda: seen[-1].stamp_ns > start_ns + 2_200_000_000, "the end of the plan")
         endings = end_all(processes)
     assert all(status == 0 for status, _ in endings.values()), endings
 
@@ -131,7 +132,7 @@ def test_a_plan_from_a_topic_is_tracked_within_the_proved_bounds(tmp_path: Path)
     assert np.max(energy) <= control["V_max"]
     assert np.all(control["energy"] <= energy + 1e-12)  # what the controller knows of V is a lower bound
     np.testing.assert_allclose(control["q_d"][-1], goal, atol=1e-12)
-    tracked = (start_ns <= control["stamp"]) & (control["stamp"] <= start_ns + 3_000_000_000)
+    tracked = (start_ns <= control["stamp"]) & (control["stamp"] <= start_ns + 2_000_000_000)
     expected = plan.trajectory.states(1e-9 * (control["stamp"][tracked] - start_ns))
     np.testing.assert_allclose(control["q_d"][tracked], expected[:, 0], atol=1e-9)
     assert np.all(np.abs(plant["tau_applied"]) <= model.limits.torque)

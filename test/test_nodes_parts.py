@@ -150,16 +150,6 @@ def test_in_lockstep_all_nodes_mean_the_same_time() -> None:
     assert to_ns(1.5) == 1_500_000_000
 
 
-@given(st.lists(st.floats(0.0, 0.04), min_size=1, max_size=300), st.sampled_from([50.0, 90.0, 99.0]))
-def test_percentiles_of_the_histogram_are_right_to_a_bin(times: list[float], percent: float) -> None:
-    histogram = Histogram()
-    for time in times:
-        histogram.add(time)
-    exact = float(np.percentile(times, percent, method="inverted_cdf"))
-    assert exact - 1e-12 <= histogram.percentile(percent) <= exact + 2e-5
-    assert histogram.largest == max(times)
-
-
 def test_an_empty_or_absurd_histogram_is_no_problem() -> None:
     histogram = Histogram()
     assert histogram.percentile(99) == 0.0

@@ -20,10 +20,9 @@ pytest.importorskip("mujoco")
 from ros_harness import NodeProcess, Probe, end_all, running
 from std_srvs.srv import Trigger
 from test_nodes_failures import assert_within_limits
-from test_nodes_lockstep import load, references
+from test_nodes_lockstep import FAST, load, references
 
 from safe_sysid.bring_up.domain import own_domain, ros_environment
-from safe_sysid.nodes.common.realtime import scheduling
 from safe_sysid.nodes.plant.pacing import Pacer, TimedCommand
 from safe_sysid.robot import load_robot, load_scene
 from safe_sysid.simulation import NoiseModel, Plant, draw_truth, payload_from_spec
@@ -47,17 +46,6 @@ def test_real_time_shares_no_locks_with_other_processes(lockstep: bool, tmp_path
         told = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
     assert "dds.udp" in told.stdout
     assert ("dds.shm" in told.stdout) == lockstep
-
-
-@pytest.mark.parametrize(("name", "warned"), [("dds.shm.7000", True), ("dds.udp.7000", False)])
-def test_a_real_time_node_with_shared_memory_says_so(name: str, warned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(scheduling, "_name", lambda thread: name)
-    monkeypatch.setattr(scheduling, "_bound_computation", lambda on_long: None)
-    monkeypatch.setattr(os, "sched_setscheduler", lambda *_: None)
-    monkeypatch.setattr(scheduling, "_THROTTLE", Path("/nonexistent"))
-    scheduling.Scheduling(scheduling.RealtimeOptions(priority=10), told.append).engage(1)
-    assert any("shared memory" in text for text in told) == warned
 
 
 @given(st.lists(st.tuples(st.integers(0, 4000), st.booleans()), min_size=1, max_size=40))
@@ -152,16 +140,25 @@ def test_a_run_on_the_wall_clock_tracks_plans_until_it_is_over(tmp_path: Path) -
     Plans begin and end at times since 1970, in whole nanoseconds, and go from rest to rest. On a machine that stalls
     the controller may give up in between; then it is started again, as a user would.
     """
-    slow = {"measurement": {"max_age_s": 0.5}}
-    common = {"lockstep": False, "run_dir": str(tmp_path), "robot_settings": slow}
-    plant = {"payload": "5lb", "watchdog_s": 0.5, "realtime.priority": 10}
-    with running(tmp_path, {"plant": plant}, slow, lockstep=False) as processes, Probe() as probe:
+    slow = {
+        **FAST,
+        "planner": {**FAST["planner"], "t_f": 2.0, "t_p": 1.0, "k_range": 0.3},
+        # As the packaged arm with seven joints declares them: a machine's, not a simulator's.
+        "timing": {"hold_max_s": 0.002, "delay_max_s": 0.0005},
+        "driver": {"command_timeout_s": 0.02},
+        "measurement": {"max_age_s": 0.5},
+        "controller": {"damping": "inertia", "K_r": 8.0, "inertia_ratio": 4.0, "uncertainty": 15.0},
+    }
+    small = load_robot("three_joint")
+    common = {"robot": small.name, "lockstep": False, "run_dir": str(tmp_path)}
+    plant = {"payload": "4lb", "watchdog_s": 0.5, "realtime.priority": 10}
+    with running(tmp_path, {"plant": plant}, slow, **common) as processes, Probe() as probe:
         processes["plant"].wait_ready()
         probe.spin(1.5)
-        nodes: dict[str, dict[str, object]] = {"identifier": {}, "planner": {"plans": 2}}
+        nodes: dict[str, dict[str, object]] = {"identifier": {}, "planner": {"plans": 1}}
         nodes["controller"] = {"realtime.priority": 11}
         for name, parameters in nodes.items():
-            processes[name] = NodeProcess(name, {**common, **parameters}, tmp_path)
+            processes[name] = NodeProcess(name, {**common, "robot_settings": slow, **parameters}, tmp_path)
         for name in nodes:
             processes[name].wait_ready()
         starts = {name: probe.node.create_client(Trigger, f"{name}/start") for name in ("controller", "planner")}
@@ -187,7 +184,7 @@ def test_a_run_on_the_wall_clock_tracks_plans_until_it_is_over(tmp_path: Path) -
         assert probe.value("controller", "commands late, not covered").isdigit()
         assert {status for status, _ in end_all(processes).values()} == {0}
     control, simulated = load(tmp_path / "controller.npz"), load(tmp_path / "plant.npz")
-    assert_within_limits(load_robot("kinova_gen3"), simulated)
+    assert_within_limits(small, simulated)
     names = control["states"][control["state"]]
     # A plan was driven for most of its length; on a slow machine it may be a timid one.
     assert np.sum(np.isin(names, ("tracking", "braking"))) > 700

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from test_nodes_lockstep import FAST, load, references
 from safe_sysid.bring_up.transitions import Transitions
 from safe_sysid.nodes.common.base import LATCHED_INPUT, measurement_qos
 from safe_sysid.nodes.common.messages.contents import NOT_AWAITED
-from safe_sysid.nodes.common.messages.conversions import JointReader, JointStateWriter, read_bounds
+from safe_sysid.nodes.common.messages.conversions import JointReader, read_bounds
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.parameters import ParameterBox
 
@@ -87,6 +86,11 @@ class Lab:
         """A service."""
         return self.probe.call(name)
 
+    def time_goes_on(self, ms: int) -> None:
+        """Until so much simulated time is over."""
+        then = self.seen[-1].stamp_ns + 1_000_000 * ms
+        self.probe.wait(lambda: self.seen[-1].stamp_ns > then, "simulated time to go on")
+
     def plans(self) -> int:
         """How many the controller has taken."""
         return int(self.probe.value("controller", "plans taken") or 0)
@@ -144,47 +148,6 @@ def test_whoever_is_killed_and_started_again_finds_its_place(tmp_path: Path) -> 
     plant = load(tmp_path / "plant.npz")
     assert_within_limits(MODEL, plant)
     assert all(box.contains(plant["theta_true"]) for box in lab.active)
-
-
-@pytest.mark.slow  # nobody moves meanwhile; whose time goes on: the next two
-def test_a_planner_that_is_started_late_again_and_again_is_waited_for_as_it_says(tmp_path: Path) -> None:
-    """The controller expects a first plan at a time of its own: only until the planner says another."""
-    nodes = {name: {**parameters, "lockstep_patience_s": 600.0} for name, parameters in NODES.items()}
-    nodes["planner"]["start_on_activation"] = False
-    slow = {**MANY, "planner": {**MANY["planner"], "t_f": 2.0, "t_p": 1.5}}
-    with running(tmp_path, nodes, slow, robot=MODEL.name) as processes, Probe() as probe:
-        lab = Lab(tmp_path, processes, probe, slow)
-        for _ in range(3):
-            assert lab.call("planner/start").success
-            stamp = lab.seen[-1].stamp_ns
-            probe.wait(lambda stamp=stamp: lab.seen[-1].stamp_ns > stamp + 50_000_000, "time to go on")
-            assert lab.call("planner/stop").success
-        assert lab.call("planner/start").success
-        probe.wait(lambda: lab.plans() > 0 and lab.moving(), "motion")
-    assert_within_limits(MODEL, load(tmp_path / "plant.npz"))
-
-
-def test_an_identifier_that_is_told_to_wait_or_to_stop_does_not_stop_time(tmp_path: Path) -> None:
-    nodes = {name: {**NODES[name], "lockstep_patience_s": 600.0} for name in ("plant", "controller", "identifier")}
-    nodes["controller"]["await_plans"] = nodes["identifier"]["start_on_activation"] = False
-    with running(tmp_path, nodes, MANY, robot=MODEL.name) as processes, Probe() as probe:
-        lab = Lab(tmp_path, processes, probe, MANY)
-
-        def time_goes_on() -> None:
-            now = lab.seen[-1].stamp_ns
-            probe.wait(lambda: lab.seen[-1].stamp_ns > now + 1_000_000_000, "simulated time to go on")
-
-        time_goes_on()
-        assert lab.active[-1].seq == 0
-        assert lab.call("identifier/start").success
-        probe.wait(lambda: lab.active[-1].seq > 0, "a tighter box")
-        assert lab.call("identifier/stop").success
-        time_goes_on()
-        held = lab.active[-1]
-        time_goes_on()
-        assert lab.active[-1].identity == held.identity
-        assert not probe.value("controller", "refused bounds: not accepted")
-        assert not probe.value("controller", "refused lock-step: gave up waiting")
 
 
 #: What people may ask for while simulated time goes on; the first word: a service, or a node and its transition.
@@ -247,31 +210,39 @@ def test_whatever_people_ask_for_time_goes_on(tmp_path: Path) -> None:
     assert_within_limits(MODEL, load(tmp_path / "plant.npz"))
 
 
-def test_a_stop_in_motion_does_not_stop_time(tmp_path: Path) -> None:
+def test_neither_a_stop_in_motion_nor_an_identifier_that_waits_stops_time(tmp_path: Path) -> None:
     """The plan that the planner is looking for will not be taken: nobody waits for it, nor for one in its place.
 
     And the arm stays where it stopped, until it is told to go on.
     """
     nodes = {name: {**parameters, "lockstep_patience_s": 600.0} for name, parameters in NODES.items()}
+    nodes["identifier"]["start_on_activation"] = False
     with running(tmp_path, nodes, MANY, robot=MODEL.name) as processes, Probe() as probe:
         lab = Lab(tmp_path, processes, probe, MANY)
+
         for share in (0.1, 0.9):
             lab.in_motion(share)
             assert lab.call("controller/stop").success
-            stopped = lab.seen[-1].stamp_ns
-            probe.wait(
-                lambda stopped=stopped: lab.seen[-1].stamp_ns > stopped + 1_200_000_000, "simulated time to go on"
-            )
+            lab.time_goes_on(1200)
             # However often the planner looks for another way from there: it was stopped.
             at_rest = len(lab.seen)
-            probe.wait(
-                lambda stopped=stopped: lab.seen[-1].stamp_ns > stopped + 2_400_000_000, "simulated time to go on"
-            )
+            lab.time_goes_on(700)
             assert all(np.all(sample.qd == 0.0) for sample in lab.seen[at_rest:])
             assert probe.state() == "holding"
             assert "stopped" in probe.message("controller")
+            if share < 0.5:  # until now it was told to wait
+                assert lab.active[-1].seq == 0
+                assert lab.call("identifier/start").success
             assert lab.call("controller/start").success
             assert not lab.call("controller/start").success, "nothing is stopped any more"
+        probe.wait(lambda: lab.active[-1].seq > 0, "a tighter box")
+        assert lab.call("identifier/stop").success
+        lab.time_goes_on(1000)
+        held = lab.active[-1]
+        lab.time_goes_on(1000)
+        assert lab.active[-1].identity == held.identity
+        assert not probe.value("controller", "refused bounds: not accepted")
+        assert not probe.value("controller", "refused lock-step: gave up waiting")
     assert_within_limits(MODEL, load(tmp_path / "plant.npz"))
 
 
@@ -293,8 +264,7 @@ def test_a_controller_that_was_held_up_finds_a_plant_that_went_on_alone(tmp_path
             processes["controller"].send(signal.SIGSTOP)
             probe.wait(lambda told=told: told.count(NOT_AWAITED) > 100, "a plant that goes on alone")
             processes["controller"].send(signal.SIGCONT)
-            now = lab.seen[-1].stamp_ns
-            probe.wait(lambda now=now: lab.seen[-1].stamp_ns > now + 500_000_000, "commands again")
+            lab.time_goes_on(500)
             probe.wait(lambda: probe.state() == "holding", "holding still")
             assert told[-1] == ""
         assert int(probe.value("plant", "refused lock-step: no command")) >= 1
@@ -317,8 +287,7 @@ def test_the_hand_lets_go_and_takes_up_while_the_arm_holds_and_a_new_plant_is_a_
             again = lab.call(service)
             assert not again.success
             assert "expected" in again.message
-            now = lab.seen[-1].stamp_ns
-            probe.wait(lambda now=now: lab.seen[-1].stamp_ns > now + 500_000_000, "half a second more")
+            lab.time_goes_on(500)
             assert probe.state() == "holding"
         assert probe.value("plant", "payload") == "1kg"
         processes["plant"].end(signal.SIGINT)
@@ -336,31 +305,3 @@ def test_the_hand_lets_go_and_takes_up_while_the_arm_holds_and_a_new_plant_is_a_
     np.testing.assert_allclose(masses[2] - masses[1], 1.0, rtol=1e-6)
     assert np.all(np.abs(np.diff(plant["tau_commanded"], axis=0)) <= 10.0 * (1 + 1e-6))  # N m in 1 ms
     assert np.all(np.abs(plant["q"] - plant["q"][0]) < 0.01)
-
-
-@pytest.mark.slow  # stamps of another clock, of a node on simulated time: test_nodes_clock.py
-def test_measurements_of_another_clock_are_refused(tmp_path: Path) -> None:
-    """On the wall clock a stamp must be about now; how old it may be is configured."""
-    names = MODEL.joint_names
-    nodes: dict[str, dict[str, Any]] = {"controller": {"start_on_activation": False}}
-    limits = {"measurement": {"max_age_s": 1.0}}  # the longest allowed: a machine that runs tests may stall
-    with running(tmp_path, nodes, limits, robot=MODEL.name, lockstep=False) as processes, Probe() as probe:
-        processes["controller"].wait_ready()
-        publisher = probe.publisher(JointState, "joint_states", measurement_qos(lockstep=False))
-        writer, z = JointStateWriter(names), np.zeros(MODEL.n)
-        for age, told in ((400, "stale"), (-400, "from the future")):
-            for _ in range(20):  # best effort: one may be lost
-                publisher.publish(writer.fill(time.time_ns() - age * 1_000_000_000, z, z, z))
-                probe.spin(0.2)
-                if probe.value("controller", f"refused joint_states: {told}"):
-                    break
-            assert int(probe.value("controller", f"refused joint_states: {told}")) >= 1
-        assert "no measurement has come" in probe.message("controller"), "none that counts"
-        for _ in range(100):  # young enough; one may be lost, or become too old on its way
-            publisher.publish(writer.fill(time.time_ns() - 300_000_000, z, z, z))
-            probe.spin(0.2)
-            if "no measurement has come" not in probe.message("controller"):
-                break
-        message = probe.message("controller")
-        assert "after their stamp" in message or "expected 0.2 s" in message, message
-        assert probe.state() == "idle"

@@ -118,9 +118,8 @@ def build(tmp_path: Path) -> Iterator[Callable[..., ControllerNode]]:
     stack = ExitStack()
 
     def make(**parameters: Any) -> ControllerNode:
-        given = {"run_dir": str(tmp_path), "robot_settings.driver.command_timeout_s": 0.02, **parameters}
-        words = [word for name, value in given.items() for word in ("-p", f"{name}:={value}")]
-        stack.enter_context(nodes_here(*words))
+        given = {"run_dir": str(tmp_path), "robot_settings__driver__command_timeout_s": 0.02, **parameters}
+        stack.enter_context(nodes_here(**given))
         node = ControllerNode()
         nodes.append(node)
         node.trigger_configure()

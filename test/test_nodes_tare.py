@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("rclpy")
 
 from identification_plant import exciting_plans, noisy, simulate
-from ros_harness import NodeProcess, Probe, running
+from ros_harness import Probe, running
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
@@ -89,19 +89,3 @@ def test_a_tare_by_services_makes_the_next_identification_tighter_and_its_run_ve
     assert (tmp_path / "log.npz").is_file()
     assert (tmp_path / "tare_log.npz").is_file()
     assert list(tmp_path.glob("certificate_0_*.json"))
-
-
-@pytest.mark.slow  # every reason, by the function that the node calls: test_tare.py
-def test_a_tare_that_must_not_be_used_is_refused_at_the_start(tmp_path: Path) -> None:
-    bad = tmp_path / "bad.npz"
-    bad.write_text("no tare")
-    cases = {
-        "broken": ({"tare_file": str(bad)}, "bad.npz: cannot be read"),
-        "missing": ({"robot_settings": {"tare": {"file": "/nowhere/tare.npz"}}}, "/nowhere/tare.npz: no such file"),
-        "method": ({"method": "guess"}, "method = 'guess': expected one of"),
-    }
-    for key, (parameters, text) in cases.items():
-        process = NodeProcess("identifier", parameters, tmp_path / key)
-        assert process.process.wait(120.0) == 2, process.log
-        assert text in process.log.strip().splitlines()[-1], process.log
-        assert "Traceback" not in process.log

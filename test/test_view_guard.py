@@ -275,7 +275,7 @@ HEADERS = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(target=st.one_of(st.just("/"), st.just("/?key=secret"), st.text(max_size=40)), headers=HEADERS)
 @example(target="//[", headers=[("Host", "localhost")])
 @example(target="/?key=\udcff", headers=[("Host", "localhost")])
@@ -303,13 +303,13 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(raw=st.one_of(st.binary(max_size=300), VALUES.map(msgspec.msgpack.encode)))
 def test_rubbish_is_dropped(raw: bytes) -> None:
     assert not BrowserScreen().lets_through(raw)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(key=st.sampled_from([*CAMERA, "else"]), value=VALUES)
 def test_a_camera_with_one_field_changed_is_dropped_or_is_one(key: str, value: Any) -> None:
     changed = msgspec.msgpack.encode({**CAMERA, key: value})

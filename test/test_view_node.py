@@ -16,10 +16,11 @@ from geometry_msgs.msg import Point
 from ros_harness import Probe
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
-from view_support import LATCHED, ToldArm, viewing
+from view_support import ToldArm, viewing
 from visualization_msgs.msg import Marker, MarkerArray
 
 from safe_sysid.core.layout import PAYLOAD_NAMES
+from safe_sysid.nodes.common.base import LATCHED_INPUT
 from safe_sysid.nodes.common.digest import configuration_digest
 
 #: What viser's page tries and the content security policy forbids it, harmlessly: compiling a sorter of splats.
@@ -150,7 +151,7 @@ def test_hostile_words_are_words(tab: Tab, arm: ToldArm, probe: Probe) -> None:
 
 
 def test_markers_without_measure_are_left_out(tab: Tab, arm: ToldArm, probe: Probe) -> None:
-    markers = probe.publisher(MarkerArray, "/markers", LATCHED)
+    markers = probe.publisher(MarkerArray, "/markers", LATCHED_INPUT)
     far = Marker(ns="obstacles", id=1, type=Marker.CUBE)
     far.pose.position.x = float("nan")
     long = Marker(ns="plan", id=0, type=Marker.LINE_STRIP, points=[Point()] * 30_000)

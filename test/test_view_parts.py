@@ -53,7 +53,7 @@ def test_shapes_have_their_volume_and_face_outward(mesh: tuple, expected: float)
     assert volume(joined([mesh, mesh])) == pytest.approx(2.0 * volume(mesh))
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(st.lists(st.tuples(*[st.floats(-1, 1)] * 3, *[st.floats(0.05, 0.6)] * 3), min_size=1, max_size=12))
 def test_the_skin_lies_around_the_boxes_and_near_them(boxes: list[tuple[float, ...]]) -> None:
     """No corner of a box outside, and the skin nowhere farther off than some voxels."""
@@ -140,7 +140,7 @@ def snapshot_of(text: str, bounds: BoundsView | None = None) -> Snapshot:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.one_of(st.just(EVIL), st.text(max_size=60).map(lambda t: t + EVIL)))
 def test_texts_of_others_are_shown_and_never_obeyed(text: str) -> None:
     snapshot = snapshot_of(text)

@@ -46,6 +46,7 @@ def test_it_publishes_nothing_and_ends_when_told(tmp_path: Path, number: int) ->
     assert "Traceback" not in process.log
 
 
+@pytest.mark.slow  # the same refusal, by the function that the node calls: test_view_guard.py
 def test_an_address_of_another_machine_is_refused_in_words(tmp_path: Path) -> None:
     process = NodeProcess("viewer", {"port": 0, "host": "203.0.113.1"}, tmp_path)
     assert process.process.wait(100.0) == 2

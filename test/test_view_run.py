@@ -16,45 +16,15 @@ import pytest
 
 pytest.importorskip("rclpy")
 
-import rclpy
 from browser_support import Tab, browser, needs_browser
-from rclpy.context import Context
-from rclpy.executors import SingleThreadedExecutor
-from rclpy.node import Node
-from rclpy.signals import SignalHandlerOptions
-from ros_harness import wait_for
+from ros_harness import Probe, wait_for
 from std_msgs.msg import Float64MultiArray
-from view_support import LATCHED
 
 from safe_sysid.core.layout import PAYLOAD_NAMES
+from safe_sysid.nodes.common.base import LATCHED_INPUT
 
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.slow
-
-
-class Boxes:
-    """What the controller of a domain announces."""
-
-    def __init__(self, domain: int) -> None:
-        self._context = Context()
-        rclpy.init(context=self._context, domain_id=domain, signal_handler_options=SignalHandlerOptions.NO)
-        self._node = Node("boxes", context=self._context, use_global_arguments=False)
-        self._executor = SingleThreadedExecutor(context=self._context)
-        self._executor.add_node(self._node)
-        self.heard: dict[str, np.ndarray] = {}
-        self._node.create_subscription(Float64MultiArray, "/bounds_active", self._note, LATCHED)
-
-    def _note(self, message: Float64MultiArray) -> None:
-        self.heard[message.layout.dim[0].label] = np.array(message.data).reshape(3, -1)
-
-    def spin(self) -> None:
-        for _ in range(20):
-            self._executor.spin_once(timeout_sec=0.01)
-
-    def close(self) -> None:
-        self._executor.shutdown(0.5)
-        self._node.destroy_node()
-        self._context.try_shutdown()
 
 
 @pytest.fixture
@@ -94,19 +64,24 @@ def test_the_page_of_a_run(demo: tuple[subprocess.Popen[bytes], Path]) -> None:
     wait_for(lambda: bool(found(log, r"ROS domain (\d+)")) or process.poll() is not None, 60.0, "a domain")
     assert process.poll() is None, log.read_text()
     began = time.monotonic()
-    boxes = Boxes(int(found(log, r"ROS domain (\d+)")))
-    try:
+    heard: dict[str, np.ndarray] = {}
+
+    def note(message: Float64MultiArray) -> None:
+        heard[message.layout.dim[0].label] = np.array(message.data).reshape(3, -1)
+
+    with Probe(int(found(log, r"ROS domain (\d+)"))) as probe:
+        probe.listen(Float64MultiArray, "/bounds_active", note, LATCHED_INPUT)
         with browser() as open_tab:
             tab = open_tab(found(log, r"look at (http://\S+)"), 800, 600)
             compared = set()
 
             def agrees() -> bool:
                 """The page shows the last box announced, number by number."""
-                boxes.spin()
-                before, last = tab.text("#ss-box"), list(boxes.heard)[-1:]
+                probe.spin(0.2)
+                before, last = tab.text("#ss-box"), list(heard)[-1:]
                 numbers = shown(tab)
                 if last and before.lower() == f"box {last[0]}" == tab.text("#ss-box").lower():
-                    rows = boxes.heard[last[0]]
+                    rows = heard[last[0]]
                     end = 10 * (rows.shape[1] // 14)  # 14 parameters per joint, ten of them inertial, those first
                     np.testing.assert_array_equal(numbers.T, rows[::2, end - 10 : end])
                     compared.add(last[0])
@@ -120,8 +95,6 @@ def test_the_page_of_a_run(demo: tuple[subprocess.Popen[bytes], Path]) -> None:
             wait_for(lambda: "FAILED: the controller is in fault" in log.read_text(), 120.0, "the demo's verdict")
             tab.wait(lambda: "Failed: the controller is in fault" in tab.text("#ss-phase"), "the verdict on the page")
             assert process.poll() is None, "the page stays"
-    finally:
-        boxes.close()
     process.send_signal(signal.SIGINT)
     assert process.wait(60.0) == 1
     assert "Traceback" not in log.read_text()

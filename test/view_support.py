@@ -12,19 +12,18 @@ from typing import Any
 
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
-from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from ros_harness import NodeProcess, Probe, wait_for
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
 
+from safe_sysid.nodes.common.base import LATCHED_INPUT
 from safe_sysid.nodes.common.messages.conversions import bounds_message
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["ToldArm", "viewing"]
 
-LATCHED = QoSProfile(depth=20, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 ROBOT = "three_joint"
 
 
@@ -53,7 +52,7 @@ class ToldArm:
         self._probe, self._inside = probe, f"/{namespace}" if namespace else ""
         node, inside = probe.node, self._inside
         self.states = node.create_publisher(JointState, f"{inside}/joint_states", 5)
-        self.boxes = node.create_publisher(Float64MultiArray, f"{inside}/bounds_active", LATCHED)
+        self.boxes = node.create_publisher(Float64MultiArray, f"{inside}/bounds_active", LATCHED_INPUT)
         self.words = node.create_publisher(DiagnosticArray, "/diagnostics", 10)
         self.calls: list[str] = []
         self.answer = (True, "done")

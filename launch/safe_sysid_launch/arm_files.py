@@ -374,14 +374,9 @@ def _shape(geometry: ET.Element, obstacle: Obstacle) -> None:
         )
 
 
-def rviz_picture(namespace: str = "", file: Path | None = None) -> str:
-    """Text of an rviz configuration with its topics moved into a namespace.
-
-    Args:
-        namespace: "" or as ``arm_1``, ``/cell/arm_1``.
-        file: of the configuration; None: the packaged one.
-    """
-    text = (resource_path("rviz/safe_sysid.rviz") if file is None else file).read_text(encoding="utf-8")
+def rviz_picture(namespace: str) -> str:
+    """Text of the rviz configuration, its topics in a namespace: "" or as ``arm_1``, ``/cell/arm_1``."""
+    text = resource_path("rviz/safe_sysid.rviz").read_text(encoding="utf-8")
     inside = namespace.strip("/")
     if not inside:
         return text

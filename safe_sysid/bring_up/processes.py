@@ -59,13 +59,13 @@ class NodeProcess:
                 self.ready = any(line.startswith(b"READY") for line in text.splitlines())
         return self.ready
 
-    def tail(self, lines: int = _TAIL_LINES) -> list[str]:
+    def tail(self) -> list[str]:
         """Last lines of its output."""
         try:
             text = self.log.read_bytes()[-20_000:].decode("utf-8", "replace")
         except OSError:
             return []
-        return [line for line in text.splitlines() if line.strip()][-lines:]
+        return [line for line in text.splitlines() if line.strip()][-_TAIL_LINES:]
 
     def exit_report(self) -> str:
         """Name, how it ended and its last lines."""

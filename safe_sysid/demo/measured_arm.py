@@ -17,6 +17,7 @@ import yaml
 from safe_sysid.apps.arm.tube import TrackedLog, TubeMargins, measure_tube, speed_table
 from safe_sysid.control.trajectory import points_of
 from safe_sysid.core.arrays import FloatArray
+from safe_sysid.demo.options import DemoOptions
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.config import load_settings, per_joint
 from safe_sysid.robot.files.yaml_file import merge, read_yaml
@@ -155,34 +156,22 @@ def _write_table(path: Path, model: RobotModel, log: TrackedLog) -> None:
             table.writerow([repr(stamp), *(repr(x) for array in arrays for x in array[k].tolist())])
 
 
-def write_measured_arm(
-    robot: str,
-    scene: Scene,
-    rate_hz: float,
-    overrides: dict[str, Any],
-    seed: int,
-    noise: str,
-    draw: str,
-    engine: str,
-    directory: Path,
-    say: Callable[[str], None],
-) -> Path:
+def write_measured_arm(options: DemoOptions, scene: Scene, directory: Path, say: Callable[[str], None]) -> Path:
     """Measure the tube of the simulated arm and write its robot file, and the tables; returns the file's path.
 
     Args:
-        rate_hz: of the driver.
-        overrides: settings that differ from those of ``robot``.
-        seed, noise, draw, engine: of the arm that is simulated afterwards.
+        options: which arm, the rate of its driver, and how it is simulated afterwards.
 
     Raises:
         SafeSysIdError: a setting out of range, or an arm that no tube can be measured of.
     """
-    source = config_path(robot, "config")
-    settings = merge(servo_settings(rate_hz), overrides)
-    model = load_robot(robot, **settings)
-    empty = build_servo_arm(model, NO_PAYLOAD, scene, seed, noise, draw, engine=engine)
+    seed, draw = options.seed, "uniform" if options.arm == "random" else options.arm
+    source = config_path(options.robot, "config")
+    settings = merge(servo_settings(options.driver_rate), options.overrides)
+    model = load_robot(options.robot, **settings)
+    empty = build_servo_arm(model, NO_PAYLOAD, scene, seed, options.noise, draw, engine=options.engine)
     heavy, ball, load = heaviest_payload(model, empty.plant.theta_true)
-    loaded = build_servo_arm(model, ball, scene, seed, noise, draw, engine=engine)
+    loaded = build_servo_arm(model, ball, scene, seed, options.noise, draw, engine=options.engine)
     loaded.plant.exchange(heavy, ball)
     logs = []
     for name, arm in (("tube_free", empty), ("tube_loaded", loaded)):

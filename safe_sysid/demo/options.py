@@ -120,19 +120,7 @@ def prepare(options: DemoOptions, say: Callable[[str], None] = lambda line: None
         from safe_sysid.demo.measured_arm import write_measured_arm
 
         run_dir = _run_directory(options, payload.name)
-        draw = "uniform" if options.arm == "random" else options.arm
-        file = write_measured_arm(
-            options.robot,
-            scene,
-            options.driver_rate,
-            options.overrides,
-            options.seed,
-            options.noise,
-            draw,
-            options.engine,
-            run_dir,
-            say,
-        )
+        file = write_measured_arm(options, scene, run_dir, say)
         options = replace(options, robot=str(file))
         model = load_robot(file, **options.overrides)
     gains = tracking_tube(model, options.lockstep)

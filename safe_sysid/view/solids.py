@@ -26,12 +26,9 @@ def ball(radius: float, around: int = AROUND) -> Mesh:
     return _plain(creation.uv_sphere(radius, count=[around // 2, around]))
 
 
-def capsule(radius: float, length: float, around: int = AROUND) -> Mesh:
-    """A cylinder along z with half balls at its ends.
-
-    ``radius``: m; ``length``: of the cylinder, m; ``around``: corners of its equator, a multiple of 4.
-    """
-    vertices, faces = _plain(creation.capsule(length, radius, count=[around // 2, around]))
+def capsule(radius: float, length: float) -> Mesh:
+    """A cylinder along z with half balls at its ends. ``radius``: m; ``length``: of the cylinder, m."""
+    vertices, faces = _plain(creation.capsule(length, radius, count=[AROUND // 2, AROUND]))
     return vertices - 0.5 * (vertices.max(axis=0) + vertices.min(axis=0)), faces
 
 

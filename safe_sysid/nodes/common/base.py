@@ -158,6 +158,10 @@ class BaseNode(Node):
         """With the namespace, so that two arms can be told apart: ``left/controller``."""
         return self.get_fully_qualified_name().lstrip("/")
 
+    def monotonic(self) -> float:
+        """Seconds on a clock that nobody sets."""
+        return time.monotonic()
+
     def now_ns(self) -> int:
         """Now, on the clock of stamps, ns: the wall clock, or /clock with ``use_sim_time`` (0 before it is heard)."""
         return self.get_clock().now().nanoseconds if self.simulated else time.time_ns()

@@ -40,7 +40,7 @@ from safe_sysid.nodes.common.messages.time_base import TimeBase, to_ns
 from safe_sysid.nodes.common.process import run_node
 from safe_sysid.nodes.controller.interfaces import command_topic, make_interface
 from safe_sysid.nodes.controller.session import Command, ControlSession
-from safe_sysid.nodes.controller.timing import ControlTiming, LockstepControlTiming, RealTimeControlTiming
+from safe_sysid.nodes.controller.timing import ControlTiming, RealTimeControlTiming
 from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["ControllerNode", "main"]
@@ -100,7 +100,7 @@ class ControllerNode(ManagedNode):
             period = settings.timing.period_s
             notice = notice_of(self.model)
             ahead = to_ns(period) * (math.ceil(notice / period) + 1) if notice else 0
-            return LockstepControlTiming(times_ns, values["await_plans"], values["await_bounds"], ahead)
+            return ControlTiming(times_ns, values["await_plans"], values["await_bounds"], ahead)
         return RealTimeControlTiming(times_ns, settings.measurement.max_age_s)
 
     def _end_feed_forward(self) -> None:
@@ -241,10 +241,6 @@ class ControllerNode(ManagedNode):
         self.session.on_bounds(answer)
 
     # -- what the session publishes -----------------------------------------------------------------------------
-
-    def monotonic(self) -> float:
-        """Seconds on a clock that nobody sets."""
-        return time.monotonic()
 
     def publish_command(self, stamp_ns: int, command: Command | None) -> None:
         """Answer a measurement; None: nothing (new) is commanded."""

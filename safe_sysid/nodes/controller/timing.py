@@ -10,8 +10,6 @@ not depend on the machine's speed. The rules are in docs/use/nodes.md. All times
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from safe_sysid.nodes.common.messages.contents import (
     NOT_AWAITED,
     BoundsAnswer,
@@ -20,7 +18,7 @@ from safe_sysid.nodes.common.messages.contents import (
     PlanAnswer,
 )
 
-__all__ = ["ControlTiming", "LockstepControlTiming", "PendingAnswers", "RealTimeControlTiming"]
+__all__ = ["ControlTiming", "PendingAnswers", "RealTimeControlTiming"]
 
 
 class PendingAnswers:
@@ -131,27 +129,8 @@ class PendingAnswers:
             self._batch = None
 
 
-class ControlTiming(Protocol):
-    """What a mode decides for the controller. ``lockstep``: whether simulated time waits for commands."""
-
-    lockstep: bool
-    pending: PendingAnswers
-
-    def is_repeated(self, sample: JointSample, last_ns: int) -> bool:
-        """Whether the arm asks again for the answer to its last state."""
-
-    def check_age(self, sample: JointSample, now_ns: int) -> None:
-        """Raise MessageRefusedError if a measurement is too old, or from the future."""
-
-    def awaits_command(self, sample: JointSample) -> bool:
-        """Whether a command for this state can still act."""
-
-    def why_silent(self, silence: float) -> str:
-        """Why control may not begin after so many seconds without a measurement; "" if it may."""
-
-
-class LockstepControlTiming:
-    """Simulated time waits."""
+class ControlTiming:
+    """What a mode decides for the controller; here lock-step: simulated time waits for commands."""
 
     lockstep = True
 
@@ -160,29 +139,30 @@ class LockstepControlTiming:
         self.pending = PendingAnswers(times, await_plans, await_bounds, ahead)
 
     def is_repeated(self, sample: JointSample, last_ns: int) -> bool:
-        """It repeats a state until it hears the answer."""
+        """Whether the arm asks again for the answer to its last state: it repeats it until it hears one."""
         return sample.stamp_ns == last_ns
 
     def check_age(self, sample: JointSample, now_ns: int) -> None:
-        """A state has no age."""
+        """Raise MessageRefusedError if a measurement is too old, or from the future; in lock-step it has no age."""
 
     def awaits_command(self, sample: JointSample) -> bool:
-        """Not if the plant goes on alone: then it is ahead of what it publishes."""
+        """Whether a command can still act: not on a plant that goes on alone, ahead of what it publishes."""
         return sample.frame_id != NOT_AWAITED
 
     def why_silent(self, silence: float) -> str:
-        """Time stands still meanwhile."""
+        """Why control may not begin after so many seconds without a measurement; "" if it may."""
         return ""
 
 
-class RealTimeControlTiming:
+class RealTimeControlTiming(ControlTiming):
     """Measurements come at their own pace."""
 
     lockstep = False
 
     def __init__(self, times: tuple[int, ...], max_age: float) -> None:
         """``max_age`` (s) of a measurement that is used; nothing is awaited."""
-        self.pending, self._max_age = PendingAnswers(times, False, False), max_age
+        super().__init__(times, False, False)
+        self._max_age = max_age
 
     def is_repeated(self, sample: JointSample, last_ns: int) -> bool:
         """A stamp that comes twice is not newer."""

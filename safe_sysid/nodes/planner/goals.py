@@ -5,49 +5,37 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from geometry_msgs.msg import PoseStamped
+from scipy.spatial.transform import Rotation
 from trajectory_msgs.msg import JointTrajectory
 
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.nodes.common.base import BaseNode
-from safe_sysid.nodes.common.messages.contents import JointSample, MessageRefusedError
+from safe_sysid.nodes.common.messages.contents import MessageRefusedError
 from safe_sysid.nodes.common.messages.conversions import joint_order
+from safe_sysid.nodes.planner.scheduler import PlanScheduler
 from safe_sysid.nodes.planner.scheduler_parts import Answer, last_line
 from safe_sysid.nodes.planner.solver_client import SolverClient
 from safe_sysid.planning.solver_process import jobs
 from safe_sysid.planning.solver_process.process import Event
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["Goal", "GoalScheduler", "GoalServer", "known_frames", "read_goal_joints", "read_goal_pose"]
+__all__ = ["Goal", "GoalServer", "known_frames", "read_goal_joints", "read_goal_pose"]
 
 
 #: The inverse kinematics take a second at most, s.
 _LIMIT = 30.0
 
 
-class GoalScheduler(Protocol):
-    """What the goal server needs of the plan scheduler."""
-
-    def not_ready(self) -> str:
-        """Why nothing new can be begun now; "" if it can."""
-
-    def rest(self) -> tuple[JointSample, ParameterBox]:
-        """Where the arm rests, and the box in force; only when ready."""
-
-    def go(self, waypoints: FloatArray, answer: Answer) -> None:
-        """Begin a task, unless nothing may be planned; (W, n) rad."""
-
-
 class GoalServer:
     """Takes goals, keeps the last one, and answers ``~/plan`` when the first step there is certified, or refused."""
 
-    def __init__(self, node: BaseNode, keeper: GoalScheduler, solver: SolverClient) -> None:
-        """``node`` and ``keeper`` are one, seen from two sides."""
-        self._keeper, self._solver = keeper, solver
+    def __init__(self, node: BaseNode, scheduler: PlanScheduler, solver: SolverClient) -> None:
+        """Listen and serve as a part of ``node``."""
+        self._scheduler, self._solver = scheduler, solver
         self._goal: Goal | None = None
         self._searching: list[Answer] = []  # where angles are looked for
         # Not latched: a publisher need not be, and an old goal is nobody's wish any more.
@@ -64,15 +52,15 @@ class GoalServer:
         return "none" if self._goal is None else self._goal.text
 
     def _plan(self, answer: Answer) -> None:
-        goal, reason = self._goal, self._keeper.not_ready()
+        goal, reason = self._goal, self._scheduler.not_ready()
         if goal is None:
             answer(False, "no goal: expected one on goal_joints or goal_pose before")
         elif reason:
             answer(False, reason)
         elif goal.waypoints is not None:
-            self._keeper.go(goal.waypoints, answer)
+            self._scheduler.go(goal.waypoints, answer)
         elif goal.pose is not None:
-            (position, rotation), (sample, box) = goal.pose, self._keeper.rest()
+            (position, rotation), (sample, box) = goal.pose, self._scheduler.rest()
             job = partial(jobs.angles_of_pose, position=position, rotation=rotation, near=sample.q, box=box)
             self._searching.append(answer)
             self._solver.submit(job, partial(self._on_angles, answer), time.monotonic() + _LIMIT)
@@ -87,11 +75,11 @@ class GoalServer:
         if event.kind == "progress" or answer not in self._searching:
             return
         self._searching.remove(answer)
-        reason = last_line(event.text) if event.kind == "failed" else self._keeper.not_ready()
+        reason = last_line(event.text) if event.kind == "failed" else self._scheduler.not_ready()
         if reason:
             answer(False, reason)
         else:
-            self._keeper.go(event.value[None], answer)
+            self._scheduler.go(event.value[None], answer)
 
 
 MAX_WAYPOINTS = 100
@@ -191,18 +179,6 @@ def read_pose(pose: Any, name: str) -> tuple[FloatArray, FloatArray]:
             "not a rotation", f"{name}: quaternion {quaternion.tolist()} of length {length:g}: expected length 1"
         )
     position.setflags(write=False)
-    rotation = _rotation(quaternion / length)
+    rotation = Rotation.from_quat(quaternion / length).as_matrix()
     rotation.setflags(write=False)
     return position, rotation
-
-
-def _rotation(quaternion: FloatArray) -> FloatArray:
-    """Rotation (3, 3) of a unit quaternion x, y, z, w."""
-    x, y, z, w = quaternion
-    return np.array(
-        [
-            [1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - z * w), 2.0 * (x * z + y * w)],
-            [2.0 * (x * y + z * w), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z - x * w)],
-            [2.0 * (x * z - y * w), 2.0 * (y * z + x * w), 1.0 - 2.0 * (x * x + y * y)],
-        ]
-    )

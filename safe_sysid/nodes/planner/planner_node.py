@@ -7,7 +7,6 @@ for it. All callbacks run in the executor's thread.
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -208,10 +207,6 @@ class PlannerNode(ManagedNode):
         home[0] = self.model.settings.home
         trajectory = QuinticTrajectory.to_rest(home, home[0], 1.0)
         path_markers(self.model, Plan(trajectory, 0.0, 0.5, "0:0", 0, home[1]))
-
-    def monotonic(self) -> float:
-        """Seconds on a clock that nobody sets."""
-        return time.monotonic()
 
     # -- answers ------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 from visualization_msgs.msg import Marker, MarkerArray
 
@@ -13,13 +12,14 @@ from safe_sysid.nodes.common.base import BaseNode
 from safe_sysid.nodes.common.messages.contents import MessageRefusedError
 from safe_sysid.nodes.planner.goals import check_frame, known_frames
 from safe_sysid.nodes.planner.markers import scene_markers
+from safe_sysid.nodes.planner.scheduler import PlanScheduler
 from safe_sysid.nodes.planner.solver_client import SolverClient
 from safe_sysid.planning.solver_process import jobs
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.robot.scenes.scene_updates import SceneMarker, scene_from_markers
 
-__all__ = ["MAX_MARKERS", "SceneScheduler", "SceneServer", "read_markers"]
+__all__ = ["MAX_MARKERS", "SceneServer", "read_markers"]
 
 #: More obstacles than this are no scene that a plan could be certified in, in time.
 MAX_MARKERS = 200
@@ -28,22 +28,12 @@ _KINDS = {Marker.CUBE: "cube", Marker.SPHERE: "sphere", Marker.CYLINDER: "cylind
 _ACTIONS = {Marker.ADD: "add", Marker.DELETE: "delete", Marker.DELETEALL: "delete_all"}
 
 
-class SceneScheduler(Protocol):
-    """What the scene server needs of the plan scheduler."""
-
-    def not_at_rest(self) -> str:
-        """Why the scene may not change now; "" if it may."""
-
-    def scene_changed(self) -> None:
-        """What could not be planned may be possible now."""
-
-
 class SceneServer:
     """Keeps the scene; a change is checked here, told to the solver and drawn."""
 
-    def __init__(self, node: BaseNode, keeper: SceneScheduler, solver: SolverClient, scene: Scene) -> None:
+    def __init__(self, node: BaseNode, scheduler: PlanScheduler, solver: SolverClient, scene: Scene) -> None:
         """``scene``: the solver knows it already."""
-        self._node, self._keeper, self._solver = node, keeper, solver
+        self._node, self._scheduler, self._solver = node, scheduler, solver
         self.scene = scene
         self._drawn = 0
         self._publisher: Callable[[MarkerArray], None] | None = None
@@ -58,7 +48,7 @@ class SceneServer:
 
     def _on_markers(self, msg: MarkerArray) -> None:
         markers = read_markers(msg, self._node.model)
-        reason = self._keeper.not_at_rest()
+        reason = self._scheduler.not_at_rest()
         if reason:
             raise MessageRefusedError("not at rest", reason)
         if not self._solver.ready:
@@ -72,7 +62,7 @@ class SceneServer:
             raise MessageRefusedError("bad marker", str(error)) from None
 
     def _reload(self) -> str | None:
-        reason = self._keeper.not_at_rest()
+        reason = self._scheduler.not_at_rest()
         if not reason:
             self._use(self._node.options.load_scene(self._node.model))
         return reason or None
@@ -84,7 +74,7 @@ class SceneServer:
         self.scene = scene
         # Before the solver has answered it plans nothing; and nothing at all if it cannot.
         self._solver.process.configure("scene", partial(jobs.set_scene, scene=scene))
-        self._keeper.scene_changed()
+        self._scheduler.scene_changed()
         self._draw()
         self._node.say(f"scene {scene.name}: {len(scene.obstacles)} obstacles")
 

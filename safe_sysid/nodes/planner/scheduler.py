@@ -25,7 +25,7 @@ from safe_sysid.nodes.planner.scheduler_parts import (
     SchedulerSettings,
     begin_at,
 )
-from safe_sysid.nodes.planner.timing import LockstepPlanTiming, PlanTiming, RealTimePlanTiming
+from safe_sysid.nodes.planner.timing import PlanTiming, RealTimePlanTiming
 from safe_sysid.planning.results import hand_over_state
 from safe_sysid.planning.solver_process.jobs import Step
 from safe_sysid.robot.parameters import ParameterBox
@@ -55,7 +55,7 @@ class PlanScheduler:
     ) -> None:
         """Nothing is planned before :meth:`activate`, and :meth:`start` or :meth:`go`."""
         self._settings, self._output, self._solver, self._time = settings, output, solver, time_base
-        self._timing: PlanTiming = (LockstepPlanTiming if settings.lockstep else RealTimePlanTiming)(settings, output)
+        self._timing = (PlanTiming if settings.lockstep else RealTimePlanTiming)(settings, output)
         self._requests = PlanRequests(self._timing, solver, output, self._conclude)
         self.objective: PlanObjective | None = None
         self.text, self.outcome, self.sequence = "waiting for the controller", "", 0

@@ -7,15 +7,13 @@ before.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from safe_sysid.nodes.common.messages.contents import JointSample
 from safe_sysid.nodes.common.messages.time_base import to_ns
-from safe_sysid.nodes.planner.scheduler_parts import OpenRequest, SchedulerSettings
+from safe_sysid.nodes.planner.scheduler_parts import OpenRequest, SchedulerOutput, SchedulerSettings
 from safe_sysid.planning.results import PlanStatus
 from safe_sysid.planning.solver_process.jobs import Step
 
-__all__ = ["GRACE", "Clock", "LockstepPlanTiming", "PlanTiming", "RealTimePlanTiming"]
+__all__ = ["GRACE", "PlanTiming", "RealTimePlanTiming"]
 
 #: Real time: the solver is to end so long before its answer is published, s; longer after a search that overran.
 _RESERVE, _MOST_RESERVE = 0.05, 0.5
@@ -38,155 +36,98 @@ _SILENT, _UNHEARD = 0.2, 1.0
 _ATTEMPTS, _ATTEMPTS_LOCKSTEP = 4, 1
 
 
-class Clock(Protocol):
-    """The two clocks of a node."""
+class PlanTiming:
+    """What a mode decides for the scheduler; here lock-step: simulated time waits for the answer."""
 
-    def monotonic(self) -> float:
-        """Seconds on a clock that nobody sets."""
+    attempts, free_losses = _ATTEMPTS_LOCKSTEP, _ATTEMPTS
+    #: attempts: failures to plan that end exciting trajectories; free_losses: so many plans that the controller did not
+    #: follow cost no attempt; needs_ready: whether a request waits until the solver process is ready; answers_always:
+    #: whether the controller is told that there is no plan; more_batches: batches of data to wait for after the last
+    #: motion, beyond those that end by then
+    needs_ready, answers_always, more_batches = False, True, 0
 
-    def now_ns(self) -> int:
-        """Now, on the clock of stamps, ns."""
-
-
-class PlanTiming(Protocol):
-    """What a mode decides for the scheduler."""
-
-    attempts: int  #: failures to plan that end exciting trajectories
-    free_losses: int  #: so many plans that the controller did not follow cost no attempt
-    needs_ready: bool  #: whether a request waits until the solver process is ready
-    answers_always: bool  #: whether the controller is told that there is no plan
-    more_batches: int  #: batches of data to wait for after the last motion, beyond those that end by then
+    def __init__(self, settings: SchedulerSettings, clock: SchedulerOutput) -> None:
+        """``clock`` has the wall clock, and that of stamps."""
+        self._settings, self._clock = settings, clock
 
     def may_replace(self, waiting: JointSample, newer: JointSample) -> bool:
-        """Whether a newer reference may take the place of one that waits for its box."""
+        """Whether a newer reference may take the place of one that waits for its box.
+
+        Only the same one, repeated: which reference begins a plan must not depend on chance.
+        """
+        return newer.stamp_ns == waiting.stamp_ns
 
     def silence_between(self, previous_ns: int | None, stamp_ns: int) -> float:
         """A reference has come; for how long the controller commanded nothing before it, s; 0: it did."""
+        return 0.0
 
     def silence(self) -> float:
-        """For how long the controller has been silent until now, s; 0: it is not."""
+        """For how long the controller has been silent until now, s; 0: it is not, or time stands still."""
+        return 0.0
 
     def forget_references(self) -> None:
         """Begin anew: the controller may be silent until its next reference."""
 
     def start_at_rest(self, announced_ns: int, stamp_ns: int) -> int | None:
-        """When a plan from rest begins, ns; None: as soon as it is certified."""
+        """When a plan from rest begins, ns: when it was announced, or now; None: as soon as it is certified."""
+        return max(announced_ns, stamp_ns)
 
     def is_late(self, start_ns: int, stamp_ns: int) -> bool:
-        """Whether a hand-over passed before its plan was requested."""
+        """Whether a hand-over passed before its plan was requested: nobody waited for the plan before."""
+        return start_ns <= stamp_ns
 
     def due(self, start_ns: int | None, patient: bool) -> float | None:
         """When the best plan so far is published, monotonic s; None: when the search ends."""
+        return None
 
     def deadline(self, due: float | None) -> float | None:
-        """When the solver is to end, monotonic s."""
+        """When the solver is to end, monotonic s; None: there is no deadline."""
+        return None
 
     def kill_time(self, request: OpenRequest) -> float:
-        """When a solver that does not answer is killed, monotonic s."""
+        """When a solver that does not answer is killed, monotonic s.
+
+        Before the controller loses its patience: a solver that hangs must not look like a dead planner.
+        """
+        return self._clock.monotonic() + _IMPATIENCE * self._settings.patience
 
     def grace(self, request: OpenRequest) -> float:
         """How long a solver that is cancelled may take to end, s."""
+        return GRACE
 
     def is_due(self, request: OpenRequest) -> bool:
         """Whether the time of the request is over."""
+        return False
 
     def is_hurried(self, request: OpenRequest) -> bool:
         """Whether too little time is left to ask again."""
+        return False
 
     def longer_search(self, request: OpenRequest) -> float | None:
-        """How long a further search from rest may take, s; None: there is none."""
+        """How long a further search from rest may take, s; None: the first had all the time that it asked for."""
+        return None
 
     def overrun(self) -> None:
         """A search did not end in time."""
 
     def best_so_far(self, request: OpenRequest) -> Step | None:
-        """What counts of an unfinished search."""
-
-    def may_retry_at_rest(self, status: PlanStatus) -> bool:
-        """Whether a search that failed so may succeed with the time that there is at rest."""
-
-
-class LockstepPlanTiming:
-    """Simulated time waits for the answer."""
-
-    attempts, free_losses = _ATTEMPTS_LOCKSTEP, _ATTEMPTS
-    needs_ready, answers_always, more_batches = False, True, 0
-
-    def __init__(self, settings: SchedulerSettings, clock: Clock) -> None:
-        """``clock`` counts wall time for a solver that hangs."""
-        self._settings, self._clock = settings, clock
-
-    def may_replace(self, waiting: JointSample, newer: JointSample) -> bool:
-        """Only the same one, repeated: which reference begins a plan must not depend on chance."""
-        return newer.stamp_ns == waiting.stamp_ns
-
-    def silence_between(self, previous_ns: int | None, stamp_ns: int) -> float:
-        """Time stands still while somebody is silent."""
-        return 0.0
-
-    def silence(self) -> float:
-        """Time stands still while somebody is silent."""
-        return 0.0
-
-    def forget_references(self) -> None:
-        """Nothing is remembered."""
-
-    def start_at_rest(self, announced_ns: int, stamp_ns: int) -> int | None:
-        """When it was announced, or now."""
-        return max(announced_ns, stamp_ns)
-
-    def is_late(self, start_ns: int, stamp_ns: int) -> bool:
-        """Nobody waited for the plan before."""
-        return start_ns <= stamp_ns
-
-    def due(self, start_ns: int | None, patient: bool) -> float | None:
-        """When the search ends."""
-        return None
-
-    def deadline(self, due: float | None) -> float | None:
-        """There is none."""
-        return None
-
-    def kill_time(self, request: OpenRequest) -> float:
-        """Before the controller loses its patience: a solver that hangs must not look like a dead planner."""
-        return self._clock.monotonic() + _IMPATIENCE * self._settings.patience
-
-    def grace(self, request: OpenRequest) -> float:
-        """A second."""
-        return GRACE
-
-    def is_due(self, request: OpenRequest) -> bool:
-        """Never."""
-        return False
-
-    def is_hurried(self, request: OpenRequest) -> bool:
-        """Never."""
-        return False
-
-    def longer_search(self, request: OpenRequest) -> float | None:
-        """None: the first search had all the time that it asked for."""
-        return None
-
-    def overrun(self) -> None:
-        """No search can."""
-
-    def best_so_far(self, request: OpenRequest) -> Step | None:
-        """Nothing: how far a search came depends on the machine."""
+        """What counts of an unfinished search: nothing, for how far it came depends on the machine."""
         return None
 
     def may_retry_at_rest(self, status: PlanStatus) -> bool:
-        """After a search without a lesson: from rest another motion begins."""
+        """Whether a search that failed so may succeed at rest: one without a lesson, for another motion begins."""
         return status is PlanStatus.NO_LESSON
 
 
-class RealTimePlanTiming:
+class RealTimePlanTiming(PlanTiming):
     """Deadlines on the wall clock."""
 
     attempts, free_losses = _ATTEMPTS, 0
     needs_ready, answers_always, more_batches = True, False, 1  # batches begin at any time
 
-    def __init__(self, settings: SchedulerSettings, clock: Clock) -> None:
-        self._settings, self._clock, self._reserve = settings, clock, _RESERVE
+    def __init__(self, settings: SchedulerSettings, clock: SchedulerOutput) -> None:
+        super().__init__(settings, clock)
+        self._reserve = _RESERVE
         self._heard: float | None = None  # monotonic, when the last reference came
         self._interval = 0  # between the stamps of the last two, ns
 

@@ -45,7 +45,6 @@ _SECOND = 1_000_000_000
 _PLAN_DIGEST = re.compile(r"[0-9a-f]{32},scene=[0-9a-f]{16}")
 #: Of the second dimension of bounds.
 _LABEL = re.compile(r"(?:batch:([0-9]{1,9}))?(?:(?(1);)digest:([0-9A-Za-z_.,=-]{1,1000}))?")
-_MAX_STAMP = (2**31 - 1) * _SECOND
 #: Between two plans that a planner announces, ns.
 _LONGEST_PAUSE = 600 * _SECOND
 
