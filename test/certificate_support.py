@@ -95,10 +95,25 @@ def write_chain(folder, model, data, step):
     return paths, identifier.box
 
 
-def verdicts(model, paths, data, names=None):
+def checker_of(model, data, tare_log=None, names=None):
+    """A checker that knows one log, and at most one of the empty hand."""
+    run, tare = (
+        LogBook([NamedLog("log.npz", names or model.joint_names, log)] if log is not None else [])
+        for log in (data, tare_log)
+    )
+    return ChainChecker(model, run, tare_logs=tare)
+
+
+def verdicts(model, paths, data, tare_log=None, names=None):
     """What the checker says about a chain."""
-    book = LogBook([NamedLog("log.npz", names or model.joint_names, data)])
-    return list(ChainChecker(model, book).check([read_certificate(path) for path in paths]))
+    return list(checker_of(model, data, tare_log, names).check([read_certificate(path) for path in paths]))
+
+
+def proved_before(model, paths, data, tare_log=None):
+    """A judge of the next certificate, after ``paths``: what is refused changes nothing, and rows are kept."""
+    checker = checker_of(model, data, tare_log)
+    assert all(verdict.passed for verdict in checker.check([read_certificate(path) for path in paths]))
+    return lambda path: checker.check_next(read_certificate(path))
 
 
 def forge(path: Path, folder: Path, arrays=None, header=None) -> Path:

@@ -137,7 +137,7 @@ def reference(matrix, target, slack, lower, upper, index):
     return out
 
 
-@pytest.mark.parametrize(("m", "p"), [(5, 14), (60, 14), (900, 28), (3000, 42)])
+@pytest.mark.parametrize(("m", "p"), [(5, 14), (60, 14), (900, 28), pytest.param(3000, 42, marks=pytest.mark.slow)])
 def test_set_agrees_with_a_plain_linear_program(m, p):
     rng = np.random.default_rng(m)
     x, matrix, target, slack, lower, upper = polytope(rng, m, p, width=0.3, degenerate=True)

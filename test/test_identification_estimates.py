@@ -154,7 +154,7 @@ def test_newton_and_convex_program_reach_the_same_proved_optimum(seed, outside):
 def test_how_often_the_search_is_caught():
     """With the way out nearly always solved; the plain method from a ball stops at infinity as if solved."""
     solved, plain_solved, plain_wrong = 0, 0, 0
-    for seed in range(60):
+    for seed in range(30):
         rng = np.random.default_rng(seed)
         quadratic = random_quadratic(rng, impossible(rng) if seed % 2 else None)
         answer = fit_log_cholesky(quadratic)
@@ -165,9 +165,9 @@ def test_how_often_the_search_is_caught():
             plain_wrong += 1
             assert plain.boundary
             assert plain.value > answer.value
-    assert solved >= 57
-    assert plain_solved < solved - 10
-    assert plain_wrong >= 5
+    assert solved >= 28
+    assert plain_solved < solved - 5
+    assert plain_wrong >= 3
 
 
 def test_newton_needs_few_iterations_and_is_exact_inside():

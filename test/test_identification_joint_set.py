@@ -69,7 +69,7 @@ class Case:
         return out
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(
     st.integers(0, 2**32 - 1), st.sampled_from(["any", "flat"]), st.booleans(), st.booleans(), st.sampled_from([0, 12])
 )
@@ -88,7 +88,7 @@ def test_truth_stays_in_the_set(seed, payload, corner, box, tare):
 
 def test_an_opening_left_out_is_found():
     excluded = 0
-    for seed in range(12):
+    for seed in range(6):
         case = Case(seed, "flat", True, rows=200, width=1e-4)
         # The hand exactly known: what its opening changes is all that can break the cone.
         case.hand_lower = case.hand_upper = case.hand
@@ -100,7 +100,7 @@ def test_an_opening_left_out_is_found():
                 assert not bounds.empty
             else:
                 excluded += bounds.empty or not inside
-    assert excluded >= 6
+    assert excluded >= 3
 
 
 def conic(case, index, sign, method):
@@ -129,7 +129,12 @@ def conic(case, index, sign, method):
 
 @pytest.mark.parametrize(
     ("seed", "box", "tare", "method"),
-    [(0, False, 0, "sdp"), (1, True, 0, "sdp"), (2, False, 25, "sdp"), (3, True, 25, "lp")],
+    [
+        pytest.param(0, False, 0, "sdp", marks=pytest.mark.slow),
+        (1, True, 0, "sdp"),
+        (2, False, 25, "sdp"),
+        (3, True, 25, "lp"),
+    ],
 )
 def test_published_is_the_optimum_of_a_conic_solver(seed, box, tare, method):
     case = Case(seed, box=box, tare=tare, corner=True)
@@ -148,7 +153,7 @@ def test_published_is_the_optimum_of_a_conic_solver(seed, box, tare, method):
 @pytest.mark.parametrize("lie", ["random", "negative", "huge", "nan", "ray"])
 def test_lying_multipliers_stay_sound(monkeypatch, lie):
     honest = Programs.solve
-    for seed in range(4):
+    for seed in range(2):
         case = Case(seed, "flat", True, box=seed % 2 == 0, tare=12)
         rng = np.random.default_rng(seed)
 
@@ -185,7 +190,7 @@ def test_degenerate_data():
 
 def test_absurd_rows_are_dropped():
     """Numbers that no arm gives: never an exception, never a wrong bound."""
-    case = Case(8)
+    case, index = Case(8), np.array([0, 2, 4, 9])
     n = 40
     for factor, slack in (
         (1e30, 1.0),
@@ -202,9 +207,9 @@ def test_absurd_rows_are_dropped():
         for method in ("lp", "sdp"):
             feasible = case.set(method)
             feasible.add(rows)
-            bounds = feasible.bound(np.arange(10), case.prior)
+            bounds = feasible.bound(index, case.prior)
             assert not bounds.empty
-            inside = (bounds.lower <= case.theta[:10]) & (case.theta[:10] <= bounds.upper)
+            inside = (bounds.lower <= case.theta[index]) & (case.theta[index] <= bounds.upper)
             assert np.all(inside), (factor, slack, method)
 
 
@@ -309,7 +314,7 @@ class DriftCase(Case):
         return out
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0.3, 0.01]), st.sampled_from(["lp", "sdp"]))
 def test_friction_that_drifted_to_its_bound_excludes_nothing_true(seed, width, method):
     case = DriftCase(seed, corner=True, width=width)
@@ -325,7 +330,7 @@ def test_friction_that_drifted_to_its_bound_excludes_nothing_true(seed, width, m
 
 def test_a_drift_left_out_is_found():
     excluded = 0
-    for seed in range(8):
+    for seed in range(4):
         case = DriftCase(seed, corner=True, width=0.003, scale=0.05)
         bounds = case.drifted(False).bound(np.arange(24), case.prior)
         truth = np.concatenate([case.theta, case.hand])
@@ -333,7 +338,7 @@ def test_a_drift_left_out_is_found():
         inside = case.drifted(True).bound(np.arange(24), case.prior)
         assert not inside.empty
         assert np.all((inside.lower <= truth) & (truth <= inside.upper))
-    assert excluded >= 6
+    assert excluded >= 3
 
 
 def test_drift_as_unknowns_is_the_optimum_of_a_linear_program_and_tighter_than_wide_slack():
@@ -356,7 +361,7 @@ def test_drift_as_unknowns_is_the_optimum_of_a_linear_program_and_tighter_than_w
         matrix = np.vstack([a / slack[:, None], -a / slack[:, None], mass])
         side = np.concatenate([target / slack + 1.0, 1.0 - target / slack, [0.0]])
         width = case.prior.upper - case.prior.lower
-        for k in range(10):
+        for k in range(seed % 3, 10, 3):
             for sign, found in ((1.0, bounds.lower[k]), (-1.0, bounds.upper[k])):
                 best = sign * linprog(sign * np.eye(37)[k], matrix, side, bounds=np.column_stack([lower, upper])).fun
                 assert -1e-4 * width[k] <= sign * (best - found) <= 1e-3 * width[k]

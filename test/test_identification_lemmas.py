@@ -64,7 +64,7 @@ def arm(seed, n):
 def test_what_a_step_leaves_of_its_integrals():
     """``rate``, ``slope`` and ``ramp`` with exact measurements, 1 to 30 ms, accelerations on their bounds."""
     closest = np.zeros(3)
-    for seed in range(60):
+    for seed in range(30):
         n = 1 + seed % 4
         rng, kin, theta, box = arm(seed, n)
         h = float(rng.choice([1e-3, 1e-2, 3e-2]))
@@ -196,7 +196,7 @@ def held_step(rng, n, substeps=64):
 def test_no_held_torque_accelerates_an_arm_faster_than_its_equations_allow():
     """Torques that switch within their error, arms anywhere in the box; identifier and checker say the same."""
     closest, ridden, narrower, slack = [], [], 0, 1e-9
-    for seed in range(120):
+    for seed in range(60):
         rng = np.random.default_rng(seed)
         n = 1 + seed % 5
         kin, box, log, (noise, heavier), fastest, forward = held_step(rng, n)
@@ -216,7 +216,7 @@ def test_no_held_torque_accelerates_an_arm_faster_than_its_equations_allow():
             narrower += 1
             mean = np.abs(np.diff(log.qd, axis=0)[0]) / np.diff(log.stamps)[0]
             closest.append(np.max((fastest - mean) / (bound - mean)))
-    assert narrower > 60
+    assert narrower > 30
     assert max(closest) > 0.3  # without noise or the arm's own motion it would be below the truth
     assert 0.1 < max(ridden) <= 1.0 + slack  # positions by the velocities at both ends
 
@@ -233,7 +233,7 @@ def test_a_part_of_the_acceleration_that_is_left_out_is_found(monkeypatch, forgo
 
     monkeypatch.setattr(held_torque, "_lower", forgetful)
     broken = ridden = 0
-    for seed in range(60):
+    for seed in range(30):
         rng = np.random.default_rng(seed)
         n = 1 + seed % 5
         kin, box, log, (noise, heavier), fastest, _ = held_step(rng, n)
@@ -243,8 +243,8 @@ def test_a_part_of_the_acceleration_that_is_left_out_is_found(monkeypatch, forgo
         source = RowSource(kin, box, e, SampleRun(log, False, 0), ramps=False)
         broken += np.any(fastest > source._steps.acceleration[0] * (1.0 + 1e-9))
         ridden += np.any(np.abs(np.diff(log.q, axis=0) - source._steps.ride) > 1.01 * source._steps.ride_off)
-    assert broken > 5
-    assert ridden > 5
+    assert broken > 2
+    assert ridden > 2
 
 
 @pytest.mark.parametrize(

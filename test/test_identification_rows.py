@@ -57,7 +57,7 @@ def case():
     return Case(3, 4)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [0, 1, 3, 6, *(pytest.param(k, marks=pytest.mark.slow) for k in (2, 4, 5, 7))])
 def test_truth_satisfies_every_row_of_random_arms(seed):
     rng = np.random.default_rng(100 + seed)
     n = 1 + seed % 7
