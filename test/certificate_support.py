@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import hashlib
 import json
 from pathlib import Path
@@ -65,6 +66,13 @@ def random_model(rng, n, torque=(0.02, 0.02), position=0.0, velocity=0.0, accele
         settings=settings,
     )
     return model, theta
+
+
+def declaring(model, **measurement):
+    """The model with other declarations of what is measured."""
+    settings = model.settings
+    measured = settings.measurement.model_copy(update=measurement)
+    return dataclasses.replace(model, settings=settings.model_copy(update={"measurement": measured}))
 
 
 def random_log(rng, model, theta, seconds, mode="random_sign"):

@@ -135,7 +135,7 @@ def test_spikes_hardly_move_it(recorded: tuple[np.ndarray, Log], fitted: tuple[R
 
 
 def test_the_cause_that_dominates_is_named(fitted: tuple[RobotModel, LogRun, LogRun]) -> None:
-    usual, widths = fitted[1].causes, fitted[1].records[-1]
+    usual = fitted[1].causes
     assert sum(usual.values()) == pytest.approx(1.0)
     assert next(iter(usual)) == "torque error"
     weak = [WeakCombination(np.eye(10)[0], "kg", 0.4, 1.0, "hold more postures")]

@@ -13,7 +13,7 @@ from identification_plant import exciting_plans, simulate
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.baselines.least_squares import fit_irls, fit_ols
 from safe_sysid.identification.baselines.methods import METHODS, RecursiveLeastSquares, estimate_with
-from safe_sysid.identification.baselines.result import BaselineResult
+from safe_sysid.identification.baselines.regression import BaselineResult
 from safe_sysid.identification.baselines.sensitivity import VARIANTS
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from identification_plant import plain_rows
 from scipy.optimize import linprog
 
 from safe_sysid.identification.bounds import dual_bounds
 from safe_sysid.identification.bounds.dual_bounds import is_proved_empty, safe_lower, safe_upper
 from safe_sysid.identification.bounds.feasible_set import FeasibleSet
 from safe_sysid.identification.bounds.programs import Programs, Solution
-from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.identification.estimates.projected import make_consistent
 from safe_sysid.robot.parameters import ParameterBox, from_log_cholesky, is_consistent
 
@@ -118,12 +118,6 @@ def test_emptiness_needs_a_proof():
 # --- the set -------------------------------------------------------------------------------------------------------
 
 
-def momentum_rows(matrix, target, slack):
-    m = len(target)
-    zero = np.zeros(m)
-    return MomentumRows(matrix, target, slack, slack, np.zeros((m, 7)), zero + np.arange(m), zero, np.arange(m) % 3)
-
-
 def reference(matrix, target, slack, lower, upper, index):
     out = []
     for sign in (1.0, -1.0):
@@ -144,10 +138,10 @@ def test_set_agrees_with_a_plain_linear_program(m, p):
     prior = ParameterBox(lower, upper)
     polytope_set = FeasibleSet(prior)
     half = m // 2
-    polytope_set.add(momentum_rows(matrix[:half], target[:half], slack[:half]))
+    polytope_set.add(plain_rows(matrix[:half], target[:half], slack[:half]))
     index = np.arange(min(p, 10))
     first = polytope_set.bound(index, prior)
-    polytope_set.add(momentum_rows(matrix[half:], target[half:], slack[half:]))
+    polytope_set.add(plain_rows(matrix[half:], target[half:], slack[half:]))
     second = polytope_set.bound(index, prior)
     assert not first.empty
     assert not second.empty
@@ -169,7 +163,7 @@ def test_forgetting_rows_keeps_the_truth():
     prior = ParameterBox(lower, upper)
     polytope_set = FeasibleSet(prior, max_rows=150)
     for part in np.array_split(np.arange(1200), 8):
-        polytope_set.add(momentum_rows(matrix[part], target[part], slack[part]))
+        polytope_set.add(plain_rows(matrix[part], target[part], slack[part]))
         bounds = polytope_set.bound(np.arange(14), prior)
         polytope_set.prune()
         assert len(polytope_set) <= 150 + 300
@@ -183,10 +177,10 @@ def test_contradiction_is_proved_and_blamed():
     x, matrix, target, slack, lower, upper = polytope(rng, 400, 14, width=0.02)
     prior = ParameterBox(lower, upper)
     polytope_set = FeasibleSet(prior)
-    polytope_set.add(momentum_rows(matrix, target, slack))
+    polytope_set.add(plain_rows(matrix, target, slack))
     assert not polytope_set.bound(np.arange(14), prior).empty
     wrong = matrix[:1] @ x - 200.0 * slack[:1]
-    polytope_set.add(momentum_rows(matrix[:1], wrong, slack[:1]))
+    polytope_set.add(plain_rows(matrix[:1], wrong, slack[:1]))
     bounds = polytope_set.bound(np.arange(14), prior)
     assert bounds.empty
     assert bounds.culprit in (0, 400)
@@ -199,7 +193,7 @@ def test_a_solver_that_lies_cannot_make_a_bound_too_tight(monkeypatch):
     honest = Programs.solve
     for lie in ("scaled", "random", "nan", "swapped"):
         polytope_set = FeasibleSet(prior)
-        polytope_set.add(momentum_rows(matrix, target, slack))
+        polytope_set.add(plain_rows(matrix, target, slack))
 
         def lying(self, program, last_resort, lie=lie):
             found = honest(self, program, last_resort)
@@ -241,11 +235,11 @@ def test_rows_that_wait_for_an_update_do_not_pile_up():
     x, matrix, target, slack, lower, upper = polytope(rng, 600, 14, width=0.3)
     prior = ParameterBox(lower, upper)
     polytope_set = FeasibleSet(prior, max_rows=150)
-    polytope_set.add(momentum_rows(matrix[:100], target[:100], slack[:100]))
+    polytope_set.add(plain_rows(matrix[:100], target[:100], slack[:100]))
     first = polytope_set.bound(np.arange(14), prior)
     sizes = []
     for _ in range(6):
-        polytope_set.add(momentum_rows(matrix, target, slack))
+        polytope_set.add(plain_rows(matrix, target, slack))
         sizes.append(len(polytope_set))
     assert max(sizes) <= 20 * 150
     bounds = polytope_set.bound(np.arange(14), prior)
@@ -259,7 +253,7 @@ def test_asking_again_gives_the_same():
     _, matrix, target, slack, lower, upper = polytope(rng, 200, 14, width=0.3)
     prior = ParameterBox(lower, upper)
     polytope_set = FeasibleSet(prior)
-    polytope_set.add(momentum_rows(matrix, target, slack))
+    polytope_set.add(plain_rows(matrix, target, slack))
     first, again = (polytope_set.bound(np.arange(14), prior) for _ in range(2))
     assert np.allclose(again.lower, first.lower, atol=1e-6)
     assert np.allclose(again.upper, first.upper, atol=1e-6)

@@ -15,7 +15,7 @@ from safe_sysid.identification.equations.measurement_errors import MeasurementEr
 from safe_sysid.identification.equations.measurements import Measurements, SampleRun
 from safe_sysid.identification.equations.momentum import MomentumRows, RowSource
 from safe_sysid.identification.equations.row_errors import ERROR_CAUSES
-from safe_sysid.identification.equations.stream import MomentumStream, default_ramp, default_windows
+from safe_sysid.identification.equations.stream import MomentumStream, default_ramp
 from safe_sysid.robot import load_robot
 
 
@@ -392,14 +392,6 @@ def test_configuration_reaches_the_rows():
     for key, value in declared.items():
         got = getattr(e, key.removesuffix("_s").replace("stamp_error", "stamp"))
         assert np.all(np.asarray(got) == value) if not isinstance(value, str) else got == value, key
-
-
-def test_windows_are_longer_where_ends_are_not_known():
-    model = load_robot("kinova_gen3")
-    errors = MeasurementErrors.from_model(model)
-    assert default_windows(model, errors) == (0.1, 0.02, 0.001)
-    both = dataclasses.replace(errors, position=1e-4, velocity=5e-3)
-    assert default_windows(model, both) == (0.5, 0.2, 0.1, 0.02, 0.001)
 
 
 def test_mean_torque_of_a_link_side_sensor_has_no_slopes():

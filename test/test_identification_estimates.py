@@ -6,13 +6,17 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from identification_plant import plain_rows
 
 from safe_sysid.identification.bounds.consistency import CutSet
 from safe_sysid.identification.bounds.payload_constraints import PayloadBox, PayloadConstraints
-from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.identification.estimates.centre import NearRows, analytic_centre
-from safe_sysid.identification.estimates.log_cholesky_map import log_cholesky_derivatives
-from safe_sysid.identification.estimates.newton import ball, cost_and_derivatives, fit_log_cholesky
+from safe_sysid.identification.estimates.newton import (
+    ball,
+    cost_and_derivatives,
+    fit_log_cholesky,
+    log_cholesky_derivatives,
+)
 from safe_sysid.identification.estimates.nominal import ESTIMATES, NominalEstimate
 from safe_sysid.identification.estimates.projected import body_margin, make_consistent, project_payload, solve_convex
 from safe_sysid.identification.estimates.quadratic import NormalEquations, Quadratic
@@ -229,14 +233,6 @@ def test_box_without_a_body_is_said_to_have_none():
 # Estimates from rows -----------------------------------------------------------------------------------------------
 
 
-def rows_of(matrix, target, slack, log=0):
-    m = len(target)
-    parts, stamps = np.zeros((m, 7)), np.zeros(m)
-    rows = MomentumRows(matrix, target, slack, slack / np.sqrt(3.0), parts, stamps, stamps + 0.1, np.zeros(m, np.int64))
-    object.__setattr__(rows, "log", np.full(m, log, np.int64))
-    return rows
-
-
 def arm_problem(rng, n=2, rows=300, noise=1.0, slack=0.02):
     """Truth with a payload in its hand, prior box with unequal radii that holds it, rows and tare rows."""
     theta = np.concatenate([*[from_log_cholesky(rng.normal(0, 0.3, 10)) for _ in range(n)], rng.uniform(0.5, 2, 4 * n)])
@@ -259,7 +255,7 @@ def arm_problem(rng, n=2, rows=300, noise=1.0, slack=0.02):
 
     def measured(truth, log):
         matrix = rng.normal(size=(rows, 14 * n))
-        return rows_of(matrix, matrix @ truth + noise * scale * rng.uniform(-1, 1, rows), scale, log)
+        return plain_rows(matrix, matrix @ truth + noise * scale * rng.uniform(-1, 1, rows), scale, log)
 
     empty = theta.copy()
     empty[last] = hand
@@ -308,7 +304,7 @@ def test_estimates_lie_inside_the_box_and_are_consistent(method, seed):
 @pytest.mark.parametrize("method", ESTIMATES)
 def test_weights_beyond_any_factorisation_cost_the_estimate_not_the_bounds(method, slack):
     _, _, prior, payload_constraints, rows, _ = arm_problem(np.random.default_rng(3), rows=40)
-    tiny = rows_of(rows.matrix[:7], rows.target[:7], np.full(7, slack))
+    tiny = plain_rows(rows.matrix[:7], rows.target[:7], np.full(7, slack))
     estimate = NominalEstimate(prior, payload_constraints, method)
     estimate.add(tiny)
     with np.errstate(all="ignore"):

@@ -58,7 +58,7 @@ def follow(identifier, data, theta, step=0.5):
 
 
 @pytest.mark.parametrize(
-    "mode", [pytest.param(mode, marks=() if mode in ("uniform", "shrink") else pytest.mark.slow) for mode in MODES]
+    "mode", [pytest.param(mode, marks=() if mode == "shrink" else pytest.mark.slow) for mode in MODES]
 )
 def test_truth_inside_and_boxes_nested_after_every_update(model, errors, case, mode):
     theta, log = case
@@ -69,7 +69,7 @@ def test_truth_inside_and_boxes_nested_after_every_update(model, errors, case, m
     assert results[-1].nominal_consistent
 
 
-@pytest.mark.parametrize(("dq", "dv"), [(0.0, 5e-3), (1e-4, 1e-3)])
+@pytest.mark.parametrize(("dq", "dv"), [pytest.param(0.0, 5e-3, marks=pytest.mark.slow), (1e-4, 1e-3)])
 def test_state_errors_are_carried(model, errors, case, dq, dv):
     theta, log = case
     declared = dataclasses.replace(errors, position=dq, velocity=dv)
@@ -225,6 +225,8 @@ def test_defaults_follow_the_declared_errors(model, errors):
     assert default_ramp(0.1, errors) == 0.0
     noisy_velocity = dataclasses.replace(errors, velocity=1e-3)
     assert default_windows(model, noisy_velocity)[-1] == 0.002
+    both = dataclasses.replace(errors, position=1e-4, velocity=5e-3)
+    assert default_windows(model, both) == (0.5, 0.2, 0.1, 0.02, 0.001)
     assert default_ramp(0.1, noisy_velocity) > 0.0
     assert default_ramp(0.1, dataclasses.replace(noisy_velocity, position=1e-3)) == 0.0
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from identification_plant import plain_rows
 from test_identification_consistency import UNITS, cloud, payload_box
 
 from safe_sysid.core.layout import ParameterLayout, UnknownsLayout
@@ -17,13 +18,6 @@ from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.robot.parameters import ParameterBox, from_log_cholesky, inertia_from_com
 
 SIZE = np.array([5.0, 5.0, 5.0, 1.0])  # 1 over a typical length, m
-
-
-def momentum_rows(matrix, target, slack, log=0):
-    m, zero = len(target), np.zeros(len(target))
-    return MomentumRows(
-        matrix, target, slack, slack, np.zeros((m, 7)), zero, zero, np.zeros(m, np.int64), log=np.full(m, log)
-    )
 
 
 class Case:
@@ -56,7 +50,7 @@ class Case:
         rng = self.rng
         matrix = rng.normal(size=(count, 14)) * 10.0 ** rng.uniform(-1, 1, (count, 1)) / self.prior.rad
         slack = width * np.abs(matrix * self.prior.rad).sum(axis=1) * rng.uniform(0.3, 1.0, count)
-        return momentum_rows(matrix, matrix @ theta + slack * rng.uniform(-0.999, 0.999, count), slack, log)
+        return plain_rows(matrix, matrix @ theta + slack * rng.uniform(-0.999, 0.999, count), slack, log)
 
     def payload_constraints(self, opening=True):
         return PayloadConstraints(self.hand_lower, self.hand_upper, self.opening if opening else None, self.box)
@@ -183,7 +177,7 @@ def test_degenerate_data():
         bounds = case.set(method).bound(np.arange(14), case.prior)
         assert np.all((bounds.lower <= case.theta) & (case.theta <= bounds.upper))
         assert not bounds.empty
-        case.rows = momentum_rows(np.zeros((0, 14)), np.zeros(0), np.zeros(0))
+        case.rows = plain_rows(np.zeros((0, 14)), np.zeros(0), np.zeros(0))
         alone = case.set(method).bound(np.arange(14), case.prior)
         assert np.all((alone.lower <= case.theta) & (case.theta <= alone.upper))
 
@@ -203,7 +197,7 @@ def test_absurd_rows_are_dropped():
     ):
         matrix = case.rows.matrix[:n] * factor
         width = np.maximum(np.abs(matrix).sum(axis=1) * 1e-12, case.rows.slack[:n] * slack) if slack else np.zeros(n)
-        rows = momentum_rows(matrix, matrix @ case.theta, width)
+        rows = plain_rows(matrix, matrix @ case.theta, width)
         for method in ("lp", "sdp"):
             feasible = case.set(method)
             feasible.add(rows)
@@ -221,7 +215,7 @@ def test_an_impossible_payload_is_an_empty_set_that_says_so():
     truth[4] -= 0.5 * abs(case.p[4]) + 0.05  # a moment of inertia that no body has
     lower, upper = np.minimum(case.prior.lower, truth - 0.1), np.maximum(case.prior.upper, truth + 0.1)
     case.prior = ParameterBox(lower, upper)
-    case.rows = momentum_rows(case.rows.matrix, case.rows.matrix @ truth, case.rows.slack)
+    case.rows = plain_rows(case.rows.matrix, case.rows.matrix @ truth, case.rows.slack)
     assert not case.set("lp").bound(np.arange(10), case.prior).empty
     bounds = case.set("sdp").bound(np.arange(10), case.prior)
     assert bounds.empty
@@ -263,9 +257,7 @@ def test_a_contradiction_found_while_rows_pile_up_is_told():
     case = Case(10, rows=1500, width=0.01)
     feasible = FeasibleSet(case.prior, 100, case.payload_constraints(), "lp")
     other = case.rows.matrix @ (case.theta + 0.5 * (case.prior.upper - case.theta))
-    feasible.add(
-        momentum_rows(case.rows.matrix, np.where(np.arange(1500) % 2, case.rows.target, other), case.rows.slack)
-    )
+    feasible.add(plain_rows(case.rows.matrix, np.where(np.arange(1500) % 2, case.rows.target, other), case.rows.slack))
     assert feasible.bound(np.arange(10), case.prior).empty
     feasible.add(case.rows)
     assert feasible.bound(np.arange(10), case.prior).empty
