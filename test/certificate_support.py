@@ -14,9 +14,10 @@ from identification_plant import noisy, random_arm, simulate, wavy_plans
 from safe_sysid.identification.certificates.chain import ChainChecker
 from safe_sysid.identification.certificates.files.update import CertificateContext, read_certificate, write_certificate
 from safe_sysid.identification.certificates.row_check import LogBook, NamedLog
-from safe_sysid.identification.digest import LogDigest
+from safe_sysid.identification.digest import LogDigest, log_digest
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.identifier import Identifier
+from safe_sysid.identification.tare.tare import make_tare
 from safe_sysid.robot.config import Settings
 from safe_sysid.robot.files.yaml_file import read_yaml
 from safe_sysid.robot.model import JointLimits, RobotModel
@@ -85,9 +86,13 @@ def random_log(rng, model, theta, seconds, mode="random_sign"):
     return noisy(log, m.torque_abs, m.torque_rel, rng, mode, m.position_error, m.velocity_error, link=link)
 
 
-def write_chain(folder, model, data, step):
-    """Identify, one certificate per ``step`` samples; returns (paths, last box)."""
-    identifier, digest, paths = Identifier(model), LogDigest(model.joint_names), []
+def write_chain(folder, model, data, step, tare_log=None):
+    """Identify, one certificate per ``step`` samples; ``tare_log``: of the empty hand. Returns (paths, last box)."""
+    errors, tare, rest = MeasurementErrors.from_model(model), {}, ()
+    if tare_log is not None:
+        tare = make_tare(model, errors, tare_log).options()
+        rest = (log_digest(model.joint_names, tare_log), len(tare_log))
+    identifier, digest, paths = Identifier(model, **tare), LogDigest(model.joint_names), []
     for k in range(0, len(data), step):
         part = data[k : k + step]
         digest.update(part)
@@ -96,9 +101,8 @@ def write_chain(folder, model, data, step):
         if result.proof is None:
             continue
         context = CertificateContext(
-            model, MeasurementErrors.from_model(model), result.box.epoch, result.box.seq, digest.hexdigest(),
-            digest.count, "test",
-        )  # fmt: skip
+            model, errors, result.box.epoch, result.box.seq, digest.hexdigest(), digest.count, "test", *rest
+        )
         paths.append(write_certificate(folder, result.proof, context, paths[-1] if paths else None))
     return paths, identifier.box
 
@@ -152,24 +156,3 @@ def forge(path: Path, folder: Path, arrays=None, header=None) -> Path:
         header(head)
     out.write_text(json.dumps(head))
     return out
-
-
-def write_chain_with_tare(folder, model, tare_log, data, step):
-    """As :func:`write_chain`, with the equations of a log of the empty hand."""
-    from safe_sysid.identification.digest import log_digest
-    from safe_sysid.identification.tare.tare import make_tare
-
-    errors = MeasurementErrors.from_model(model)
-    tare = make_tare(model, errors, tare_log)
-    identifier, digest, paths = Identifier(model, **tare.options()), LogDigest(model.joint_names), []
-    for k in range(0, len(data), step):
-        part = data[k : k + step]
-        digest.update(part)
-        identifier.add(part)
-        result = identifier.update()
-        context = CertificateContext(
-            model, errors, result.box.epoch, result.box.seq, digest.hexdigest(), digest.count, "test",
-            log_digest(model.joint_names, tare_log), len(tare_log),
-        )  # fmt: skip
-        paths.append(write_certificate(folder, result.proof, context, paths[-1] if paths else None))
-    return paths, identifier.box

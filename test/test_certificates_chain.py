@@ -17,7 +17,6 @@ from certificate_support import (
     random_model,
     verdicts,
     write_chain,
-    write_chain_with_tare,
 )  # fmt: skip
 from command_support import called
 
@@ -345,7 +344,7 @@ def tared(tmp_path_factory):
     empty, last = theta.copy(), model.arm_prior.layout.payload
     empty[last] = model.theta_nominal[last]
     tare_log, data = random_log(rng, model, empty, 0.6), random_log(rng, model, theta, 0.5)
-    paths, box = write_chain_with_tare(tmp_path_factory.mktemp("tared"), model, tare_log, data, 251)
+    paths, box = write_chain(tmp_path_factory.mktemp("tared"), model, data, 251, tare_log)
     assert box.contains(theta)
     return model, theta, tare_log, data, paths
 
@@ -399,7 +398,7 @@ def test_friction_that_drifted_to_a_corner_is_never_excluded(tmp_path, seed):
     theta = np.clip(theta, prior.lower, prior.upper)
     tare_log = random_log(rng, model, empty, 0.4)
     data = random_log(rng, model, theta, 0.4)
-    paths, box = write_chain_with_tare(tmp_path, model, tare_log, data, 201)
+    paths, box = write_chain(tmp_path, model, data, 201, tare_log)
     assert paths
     assert box.contains(theta)
     found = verdicts(model, paths, data, tare_log)
@@ -414,7 +413,7 @@ def test_an_identifier_that_forgets_the_drift_is_found(tared, tmp_path, monkeypa
     model, _, tare_log, data, _ = tared
     nothing = (np.zeros(0, np.int64), np.zeros(0))
     monkeypatch.setattr(feasible_set, "drifting", lambda drift, layout: nothing)
-    paths, _ = write_chain_with_tare(tmp_path, model, tare_log, data, 501)
+    paths, _ = write_chain(tmp_path, model, data, 501, tare_log)
     found = verdicts(model, paths, data, tare_log)
     assert not found[-1].passed
     assert "bound of" in found[-1].reason

@@ -32,6 +32,12 @@ def polytope(rng, m, p, width=0.1, degenerate=False):
     return x, matrix, target, slack, box_lower, box_upper
 
 
+def least(c, matrix, row_lower, row_upper, lower, upper):
+    """SciPy's answer."""
+    rows, sides = np.vstack([matrix, -matrix]), np.concatenate([row_upper, -row_lower])
+    return linprog(c, rows, sides, bounds=np.column_stack([lower, upper]))
+
+
 def exact(c, x):
     return sum(Fraction(float(a)) * Fraction(float(b)) for a, b in zip(c, x, strict=True))
 
@@ -48,10 +54,7 @@ def test_any_multipliers_give_a_bound(seed, kind):
         row_upper[0] = np.inf
     y = rng.normal(size=m) * 10.0 ** rng.uniform(-5, 5, m)
     if kind in ("solver", "negated", "noisy") and m:
-        answer = linprog(
-            -c, np.vstack([matrix, -matrix]), np.concatenate([np.minimum(row_upper, 1e6), -row_lower]),
-            bounds=list(zip(lower, upper, strict=True)),
-        )  # fmt: skip
+        answer = least(-c, matrix, row_lower, np.minimum(row_upper, 1e6), lower, upper)
         if answer.status == 0:
             y = -answer.ineqlin.marginals[:m] + answer.ineqlin.marginals[m:]
             y = {"solver": y, "negated": -y, "noisy": y * rng.normal(1, 0.3, m)}[kind]
@@ -74,10 +77,7 @@ def test_good_multipliers_make_the_bound_tight():
         _, matrix, target, slack, lower, upper = polytope(rng, 30, 6, width=0.01)
         c = rng.normal(size=6)
         row_lower, row_upper = target - slack, target + slack
-        answer = linprog(
-            -c, np.vstack([matrix, -matrix]), np.concatenate([row_upper, -row_lower]),
-            bounds=list(zip(lower, upper, strict=True)),
-        )  # fmt: skip
+        answer = least(-c, matrix, row_lower, row_upper, lower, upper)
         y = -answer.ineqlin.marginals[:30] + answer.ineqlin.marginals[30:]
         bound = safe_upper(c, matrix, row_lower, row_upper, lower, upper, y)
         assert bound == pytest.approx(-answer.fun, rel=1e-6, abs=1e-6)
@@ -123,11 +123,7 @@ def reference(matrix, target, slack, lower, upper, index):
     for sign in (1.0, -1.0):
         c = np.zeros(lower.size)
         c[index] = sign
-        answer = linprog(
-            c, np.vstack([matrix, -matrix]), np.concatenate([target + slack, -(target - slack)]),
-            bounds=list(zip(lower, upper, strict=True)), method="highs",
-        )  # fmt: skip
-        out.append(sign * answer.fun)
+        out.append(sign * least(c, matrix, target - slack, target + slack, lower, upper).fun)
     return out
 
 
