@@ -110,11 +110,11 @@ def estimate_in(lower: float, estimate: float, upper: float, unit: str) -> str:
     return f"{middle} in [{low}, {high}] {unit}"
 
 
-def width_at_most(lower: float, upper: float, digits: int = 3, places: int | None = None) -> str:
-    """Width of an interval, rounded up. ``places``: behind the point, instead of digits that count."""
+def width_at_most(lower: float, upper: float, digits: int = 3) -> str:
+    """Width of an interval, rounded up."""
     if not (math.isfinite(lower) and math.isfinite(upper)):
         return at_most(upper - lower)
-    return at_most(Fraction(upper) - Fraction(lower), digits, 1, places)
+    return at_most(Fraction(upper) - Fraction(lower), digits)
 
 
 def width_share(lower: float, upper: float, prior_lower: float, prior_upper: float) -> Fraction:

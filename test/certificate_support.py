@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import hashlib
 import json
 from pathlib import Path
@@ -68,6 +69,13 @@ def random_model(rng, n, torque=(0.02, 0.02), position=0.0, velocity=0.0, accele
     return model, theta
 
 
+def declaring(model, **measurement):
+    """The model with other declarations of what is measured."""
+    settings = model.settings
+    measured = settings.measurement.model_copy(update=measurement)
+    return dataclasses.replace(model, settings=settings.model_copy(update={"measurement": measured}))
+
+
 def random_log(rng, model, theta, seconds, mode="random_sign"):
     """Measurements of the true arm, noise inside what the model declares."""
     m = model.settings.measurement
@@ -79,15 +87,12 @@ def random_log(rng, model, theta, seconds, mode="random_sign"):
 
 
 def write_chain(folder, model, data, step, tare_log=None):
-    """Identify, one certificate per ``step`` samples; returns (paths, last box).
-
-    ``tare_log``: of the empty hand, whose equations are used, too.
-    """
-    errors, of_tare, options = MeasurementErrors.from_model(model), (), {}
+    """Identify, one certificate per ``step`` samples; ``tare_log``: of the empty hand. Returns (paths, last box)."""
+    errors, tare, rest = MeasurementErrors.from_model(model), {}, ()
     if tare_log is not None:
-        of_tare = (log_digest(model.joint_names, tare_log), len(tare_log))
-        options = make_tare(model, errors, tare_log).options()
-    identifier, digest, paths = Identifier(model, **options), LogDigest(model.joint_names), []
+        tare = make_tare(model, errors, tare_log).options()
+        rest = (log_digest(model.joint_names, tare_log), len(tare_log))
+    identifier, digest, paths = Identifier(model, **tare), LogDigest(model.joint_names), []
     for k in range(0, len(data), step):
         part = data[k : k + step]
         digest.update(part)
@@ -96,16 +101,31 @@ def write_chain(folder, model, data, step, tare_log=None):
         if result.proof is None:
             continue
         context = CertificateContext(
-            model, errors, result.box.epoch, result.box.seq, digest.hexdigest(), digest.count, "test", *of_tare
+            model, errors, result.box.epoch, result.box.seq, digest.hexdigest(), digest.count, "test", *rest
         )
         paths.append(write_certificate(folder, result.proof, context, paths[-1] if paths else None))
     return paths, identifier.box
 
 
-def verdicts(model, paths, data, names=None):
+def checker_of(model, data, tare_log=None, names=None):
+    """A checker that knows one log, and at most one of the empty hand."""
+    run, tare = (
+        LogBook([NamedLog("log.npz", names or model.joint_names, log)] if log is not None else [])
+        for log in (data, tare_log)
+    )
+    return ChainChecker(model, run, tare_logs=tare)
+
+
+def verdicts(model, paths, data, tare_log=None, names=None):
     """What the checker says about a chain."""
-    book = LogBook([NamedLog("log.npz", names or model.joint_names, data)])
-    return list(ChainChecker(model, book).check([read_certificate(path) for path in paths]))
+    return list(checker_of(model, data, tare_log, names).check([read_certificate(path) for path in paths]))
+
+
+def proved_before(model, paths, data, tare_log=None):
+    """A judge of the next certificate, after ``paths``: what is refused changes nothing, and rows are kept."""
+    checker = checker_of(model, data, tare_log)
+    assert all(verdict.passed for verdict in checker.check([read_certificate(path) for path in paths]))
+    return lambda path: checker.check_next(read_certificate(path))
 
 
 def forge(path: Path, folder: Path, arrays=None, header=None) -> Path:

@@ -179,7 +179,7 @@ class SmoothAttack(Attack):
                 return behind + beta
             return behind + own + fc * np.clip(v / self.v_c, -1, 1) + fv * v + beta
 
-        grid = np.linspace(self.t[0] - 0.01, self.t[-1] + 0.01, 4000)
+        grid = np.linspace(self.t[0] - 0.01, self.t[-1] + 0.01, 1500)
         values = np.array([torque(t) for t in grid])
         self.rate = 1.02 * np.abs(np.diff(values, axis=0)).max(axis=0) / (grid[1] - grid[0])
         states = np.array([wave.state(t) for t in grid])

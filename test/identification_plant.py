@@ -11,6 +11,8 @@ import numpy as np
 import pinocchio as pin
 
 from safe_sysid.identification.equations.measurements import Measurements
+from safe_sysid.identification.equations.momentum import MomentumRows
+from safe_sysid.identification.equations.row_errors import ERROR_CAUSES
 from safe_sysid.robot.model import Kinematics, Motors
 from safe_sysid.robot.parameters import ParameterBox, inertia_from_com
 from safe_sysid.studies.campaign.cases.rotor_bodies import RotorBodies
@@ -142,6 +144,15 @@ def noisy(log, a, b, rng, mode="uniform", position=0.0, velocity=0.0, signs=None
     e_q, e_v = state_error(position), state_error(velocity)
     effort = torque + signs * (a + b * np.abs(torque))
     return Measurements(log.stamps, log.q + e_q, log.qd + e_v, effort)
+
+
+def plain_rows(matrix, target, slack, log=0):
+    """Momentum rows of which only equations and half widths matter. ``log``: 0 of the run, 1 of a tare."""
+    m, start = len(target), np.zeros(len(target))
+    parts, joint = np.zeros((m, len(ERROR_CAUSES))), np.zeros(m, np.int64)
+    return MomentumRows(
+        matrix, target, slack, slack / np.sqrt(3.0), parts, start, start + 1.0, joint, log=np.full(m, log)
+    )
 
 
 def random_arm(rng, n, coulomb=1.0):

@@ -150,8 +150,8 @@ def torque_interval(measured, e):
     return 0.5 * (lower + upper), 0.5 * (upper - lower)
 
 
-def reference_row(kin, box, e, data, first, last, ramp):
-    """Matrix (n, 14 n), target (n,), parts (n, 10) of one window."""
+def reference_rows(kin, box, e, data):
+    """The function of a window (first, last, ramp) that gives its matrix (n, 14 n), target (n,) and parts (n, 10)."""
     n = box.n
     inertial = slice(0, 10 * n)
     mid, rad = box.mid[inertial], box.rad[inertial]
@@ -169,12 +169,6 @@ def reference_row(kin, box, e, data, first, last, ramp):
     dq, dv, zero = e.position, e.velocity, np.zeros(n)
     t, q, qd = data.stamps, data.q, data.qd
     middle, half = torque_interval(data.effort, e)
-
-    def phi(k):
-        if ramp <= 0:
-            return 1.0
-        rise = min(ramp, 0.5 * (t[last] - t[first]))
-        return min(min(t[k] - t[first], t[last] - t[k]) / rise, 1.0)
 
     def times(k):
         h, sigma = t[k + 1] - t[k], e.stamp + 2.0**-52 * abs(t[k + 1])
@@ -249,6 +243,7 @@ def reference_row(kin, box, e, data, first, last, ramp):
             at[j], off[j] = 0.5 * (low + high), 0.5 * (high - low)
         return at, off
 
+    @functools.cache
     def step(k):
         s = {}
         h, _, longest, _ = times(k)
@@ -282,6 +277,7 @@ def reference_row(kin, box, e, data, first, last, ramp):
         s["torques"] = np.abs(tau) + loose + leibniz.f0(v) + fc + fv * v + np.abs(beta_mid) + beta_rad
         return s
 
+    @functools.cache
     def end(k):
         at, off = tied(k)
         value = Derivatives(kin, box, at, qd[k]).first(leibniz, "p", off, dv)
@@ -291,90 +287,99 @@ def reference_row(kin, box, e, data, first, last, ramp):
         momenta = leibniz.p0(np.abs(qd[k]) + dv) + ia * (np.abs(qd[k]) + dv)
         return value, momentum, momenta
 
-    steps = {k: step(k) for k in range(first, last)}
-    sigma = e.stamp + 2.0**-52 * abs(t[last])
-    p, s = dict.fromkeys(range(first - 1, last + 1), 0.0), dict.fromkeys(range(first - 1, last + 1), 0.0)
-    for k in range(first, last):
-        p[k], s[k] = 0.5 * (phi(k) + phi(k + 1)), (phi(k + 1) - phi(k)) / steps[k]["h"]
-    deviation = sigma * sum(abs(s[k] - s[k - 1]) for k in range(first, last + 1))
-    matrix, target, parts = np.zeros((n, 14 * n)), np.zeros(n), np.zeros((n, 10))
-    joint = np.arange(n)
-    variation = phi(first) + phi(last)
-    ends = tied(first)[1] + tied(last)[1]
-    by_velocities = (sum(ridden(k)[1] for k in range(first, last)) < ends) & (ramp <= 0)
-    for k in range(first, last):
-        d = steps[k]
-        h = d["h"]
-        longest = h + 2 * sigma
-        area, rise = p[k] * h, s[k] * h
-        wide, turn = (p[k] + deviation) * longest, abs(rise) * longest / h
-        variation += turn
-        matrix[:, inertial] -= area * d["f"] + rise * d["p"]
-        matrix[joint, 10 * n + joint] += seen * area * d["sign"]
-        matrix[joint, 11 * n + joint] += seen * p[k] * np.where(by_velocities, ridden(k)[0], d["delta"])
-        matrix[joint, 12 * n + joint] -= seen * s[k] * d["delta"]
-        matrix[joint, 13 * n + joint] += area
-        target += area * d["tau"]
-        parts[:, 0] += area * (d["noise"] - e.torque_drift)
-        parts[:, 1] += area * e.torque_drift
-        parts[:, 3] += area * fc * (d["sign"] == 0)
-        parts[:, 4] += wide * d["rate"] + turn * d["slope"]
-        if e.effort == "sampled":
-            parts[:, 2] += wide * e.torque_rate * (e.torque_delay + e.torque_jitter)
-            parts[:, 4] += e.torque_rate * (wide * longest / 4 + turn * longest**2 / 12)
-        parts[:, 5] += turn * d["ramp"]
-        parts[:, 6] += fv * turn * d["acc"] * longest**2 / 12
-        parts[:, 7] += wide * d["gravity"]
-        parts[:, 8] += deviation * (longest * d["size"] + fv * (np.abs(d["delta"]) + tied(k)[1] + tied(k + 1)[1]))
-        parts[:, 9] += area * d["torques"]
-        if rise:
-            parts[:, 9] += turn * (end(k)[2] + end(k + 1)[2])
-    for k in range(first, last + 1):
-        inside = [steps[i] for i in (k - 1, k) if i in steps]
-        largest = {name: np.max([d[name] for d in inside], axis=0) for name in ("shift", "size")}
-        parts[:, 6] += fv * np.where(by_velocities, 0.0, tied(k)[1] * abs(p[k] - p[k - 1]))
-        if k < last:
-            parts[:, 6] += fv * np.where(by_velocities, p[k] * ridden(k)[1], 0.0)
-        parts[:, 8] += sigma * abs(p[k] - p[k - 1]) * largest["size"]
-        if ramp > 0:
-            parts[:, 5] += abs(s[k] - s[k - 1]) * largest["shift"]
-        if first < k < last:
-            before, after = inside
-            jump = np.abs(after["sign"] - before["sign"])
-            change = np.abs(
-                after["tau"] - before["tau"] + (after["f"] - before["f"]) @ mid
-                - (after["sign"] - before["sign"]) * fc_mid
-            )  # fmt: skip
-            change += np.abs(after["f"] - before["f"]) @ rad + after["loose"] + before["loose"] + jump * fc_rad
-            change += ((after["sign"] == 0) * 1.0 + (before["sign"] == 0)) * fc
-            parts[:, 8] += sigma * min(p[k], p[k - 1]) * change
+    def row(first, last, ramp):
+        def phi(k):
+            if ramp <= 0:
+                return 1.0
+            rise = min(ramp, 0.5 * (t[last] - t[first]))
+            return min(min(t[k] - t[first], t[last] - t[k]) / rise, 1.0)
+
+        steps = {k: step(k) for k in range(first, last)}
+        sigma = e.stamp + 2.0**-52 * abs(t[last])
+        p, s = dict.fromkeys(range(first - 1, last + 1), 0.0), dict.fromkeys(range(first - 1, last + 1), 0.0)
+        for k in range(first, last):
+            p[k], s[k] = 0.5 * (phi(k) + phi(k + 1)), (phi(k + 1) - phi(k)) / steps[k]["h"]
+        deviation = sigma * sum(abs(s[k] - s[k - 1]) for k in range(first, last + 1))
+        matrix, target, parts = np.zeros((n, 14 * n)), np.zeros(n), np.zeros((n, 10))
+        joint = np.arange(n)
+        variation = phi(first) + phi(last)
+        ends = tied(first)[1] + tied(last)[1]
+        by_velocities = (sum(ridden(k)[1] for k in range(first, last)) < ends) & (ramp <= 0)
+        for k in range(first, last):
+            d = steps[k]
+            h = d["h"]
+            longest = h + 2 * sigma
+            area, rise = p[k] * h, s[k] * h
+            wide, turn = (p[k] + deviation) * longest, abs(rise) * longest / h
+            variation += turn
+            matrix[:, inertial] -= area * d["f"] + rise * d["p"]
+            matrix[joint, 10 * n + joint] += seen * area * d["sign"]
+            matrix[joint, 11 * n + joint] += seen * p[k] * np.where(by_velocities, ridden(k)[0], d["delta"])
+            matrix[joint, 12 * n + joint] -= seen * s[k] * d["delta"]
+            matrix[joint, 13 * n + joint] += area
+            target += area * d["tau"]
+            parts[:, 0] += area * (d["noise"] - e.torque_drift)
+            parts[:, 1] += area * e.torque_drift
+            parts[:, 3] += area * fc * (d["sign"] == 0)
+            parts[:, 4] += wide * d["rate"] + turn * d["slope"]
+            if e.effort == "sampled":
+                parts[:, 2] += wide * e.torque_rate * (e.torque_delay + e.torque_jitter)
+                parts[:, 4] += e.torque_rate * (wide * longest / 4 + turn * longest**2 / 12)
+            parts[:, 5] += turn * d["ramp"]
+            parts[:, 6] += fv * turn * d["acc"] * longest**2 / 12
+            parts[:, 7] += wide * d["gravity"]
+            parts[:, 8] += deviation * (longest * d["size"] + fv * (np.abs(d["delta"]) + tied(k)[1] + tied(k + 1)[1]))
+            parts[:, 9] += area * d["torques"]
+            if rise:
+                parts[:, 9] += turn * (end(k)[2] + end(k + 1)[2])
+        for k in range(first, last + 1):
+            inside = [steps[i] for i in (k - 1, k) if i in steps]
+            largest = {name: np.max([d[name] for d in inside], axis=0) for name in ("shift", "size")}
+            parts[:, 6] += fv * np.where(by_velocities, 0.0, tied(k)[1] * abs(p[k] - p[k - 1]))
+            if k < last:
+                parts[:, 6] += fv * np.where(by_velocities, p[k] * ridden(k)[1], 0.0)
+            parts[:, 8] += sigma * abs(p[k] - p[k - 1]) * largest["size"]
             if ramp > 0:
-                twist = leibniz.p1(tied(k)[1], np.abs(after["c"] - before["c"]), zero)
-                parts[:, 5] += min(abs(s[k]), abs(s[k - 1])) * twist
-    for k, sign in ((last, 1.0), (first, -1.0)):
-        value, momentum, momenta = end(k)
-        matrix[:, inertial] += sign * phi(k) * dynamics_of(kin).momentum_regressor(tied(k)[0], qd[k])[:, inertial]
-        matrix[joint, 12 * n + joint] += seen * sign * phi(k) * qd[k]
-        parts[:, 5] += phi(k) * value
-        parts[:, 9] += phi(k) * momenta
-        if k == last:
-            parts[:, 8] += deviation * momentum
-    parts[:, 9] = 1e-10 * (parts[:, 9] + np.abs(target))
-    beside = e.torque_delay + e.torque_jitter
-    if e.effort == "held" and beside > 0:
-        need = beside + 2 * sigma
-        low = max(k for k in range(first + 1) if t[first] - t[k] >= need)
-        high = min(k for k in range(last, len(t)) if t[k] - t[last] >= need)
-        tau, noise = middle[low + 1 : high + 1], half[low + 1 : high + 1]
-        k = np.arange(low, high)
-        near = np.ones(len(k), bool)
-        if ramp <= 0:
-            inner_high = min([j for j in range(first, last) if t[j] - t[first] >= need], default=last)
-            inner_low = max([j for j in range(first + 1, last + 1) if t[last] - t[j] >= need], default=first)
-            near = (k < inner_high) | (k >= inner_low)
-        spread = np.max((tau + noise)[near], axis=0) - np.min((tau - noise)[near], axis=0)
-        jumps = np.sum(np.abs(np.diff(tau, axis=0)) + noise[1:] + noise[:-1], axis=0)
-        parts[:, 2] = (
-            e.torque_delay * (0.5 * variation + deviation) * spread + e.torque_jitter * (1 + deviation) * jumps
-        )
-    return matrix, target, parts
+                parts[:, 5] += abs(s[k] - s[k - 1]) * largest["shift"]
+            if first < k < last:
+                before, after = inside
+                jump = np.abs(after["sign"] - before["sign"])
+                change = np.abs(
+                    after["tau"] - before["tau"] + (after["f"] - before["f"]) @ mid
+                    - (after["sign"] - before["sign"]) * fc_mid
+                )  # fmt: skip
+                change += np.abs(after["f"] - before["f"]) @ rad + after["loose"] + before["loose"] + jump * fc_rad
+                change += ((after["sign"] == 0) * 1.0 + (before["sign"] == 0)) * fc
+                parts[:, 8] += sigma * min(p[k], p[k - 1]) * change
+                if ramp > 0:
+                    twist = leibniz.p1(tied(k)[1], np.abs(after["c"] - before["c"]), zero)
+                    parts[:, 5] += min(abs(s[k]), abs(s[k - 1])) * twist
+        for k, sign in ((last, 1.0), (first, -1.0)):
+            value, momentum, momenta = end(k)
+            matrix[:, inertial] += sign * phi(k) * dynamics_of(kin).momentum_regressor(tied(k)[0], qd[k])[:, inertial]
+            matrix[joint, 12 * n + joint] += seen * sign * phi(k) * qd[k]
+            parts[:, 5] += phi(k) * value
+            parts[:, 9] += phi(k) * momenta
+            if k == last:
+                parts[:, 8] += deviation * momentum
+        parts[:, 9] = 1e-10 * (parts[:, 9] + np.abs(target))
+        beside = e.torque_delay + e.torque_jitter
+        if e.effort == "held" and beside > 0:
+            need = beside + 2 * sigma
+            low = max(k for k in range(first + 1) if t[first] - t[k] >= need)
+            high = min(k for k in range(last, len(t)) if t[k] - t[last] >= need)
+            tau, noise = middle[low + 1 : high + 1], half[low + 1 : high + 1]
+            k = np.arange(low, high)
+            near = np.ones(len(k), bool)
+            if ramp <= 0:
+                inner_high = min([j for j in range(first, last) if t[j] - t[first] >= need], default=last)
+                inner_low = max([j for j in range(first + 1, last + 1) if t[last] - t[j] >= need], default=first)
+                near = (k < inner_high) | (k >= inner_low)
+            spread = np.max((tau + noise)[near], axis=0) - np.min((tau - noise)[near], axis=0)
+            jumps = np.sum(np.abs(np.diff(tau, axis=0)) + noise[1:] + noise[:-1], axis=0)
+            parts[:, 2] = (
+                e.torque_delay * (0.5 * variation + deviation) * spread + e.torque_jitter * (1 + deviation) * jumps
+            )
+        return matrix, target, parts
+
+    return row

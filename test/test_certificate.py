@@ -69,15 +69,16 @@ def gains_for(model: RobotModel, box: ParameterBox, r: float = 0.03, **changes: 
     return ControllerGains(**fields)
 
 
+def narrow_box(model: RobotModel) -> ParameterBox:
+    """The prior cut down to a known payload give or take: the whole prior is for the closed loop's tests."""
+    lower, upper = model.arm_prior.payload_lower, model.arm_prior.payload_upper
+    centre, half = 0.5 * (lower + upper), 0.5 * (upper - lower)
+    return model.arm_prior.with_payload(centre - 0.2 * half, centre + 0.2 * half, seq=3)
+
+
 @pytest.fixture(scope="module")
 def box(model: RobotModel) -> ParameterBox:
-    """The prior cut down to a known payload give or take: the whole prior is for the closed loop's tests."""
-    prior = model.arm_prior
-    centre, half = (
-        0.5 * (prior.payload_lower + prior.payload_upper),
-        0.5 * (prior.payload_upper - prior.payload_lower),
-    )
-    return prior.with_payload(centre - 0.2 * half, centre + 0.2 * half, seq=3)
+    return narrow_box(model)
 
 
 def plan_of(trajectory: QuinticTrajectory, box: ParameterBox) -> Plan:

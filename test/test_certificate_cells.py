@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_certificate import gains_for, plan_of, reach_out, with_limits
+from test_certificate import gains_for, narrow_box, plan_of, reach_out, with_limits
 
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.certification import cell_margins
@@ -18,12 +18,7 @@ from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 @pytest.fixture(scope="module")
 def box(model: RobotModel) -> ParameterBox:
-    prior = model.arm_prior
-    centre, half = (
-        0.5 * (prior.payload_lower + prior.payload_upper),
-        0.5 * (prior.payload_upper - prior.payload_lower),
-    )
-    return prior.with_payload(centre - 0.2 * half, centre + 0.2 * half, seq=3)
+    return narrow_box(model)
 
 
 def certify(

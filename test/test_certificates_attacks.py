@@ -249,24 +249,6 @@ def test_samples_that_no_certificate_covers_fail(folder, arm, capsys):
     assert "PASS" not in out
 
 
-def test_the_command_takes_a_tare_log_only_by_name(tmp_path, monkeypatch, capsys):
-    rng = np.random.default_rng(3)
-    model, theta = random_model(rng, 2)
-    empty, last = theta.copy(), model.arm_prior.layout.payload
-    empty[last] = model.theta_nominal[last]
-    tare, data = random_log(rng, model, empty, 0.6), random_log(rng, model, theta, 0.5)
-    write_chain(tmp_path, model, data, 251, tare)
-    monkeypatch.setattr(Verification, "_robot_of", lambda self, certificate: model)
-    write_log(tmp_path / "log.npz", model.joint_names, data)
-    write_log(tmp_path / "other.npz", model.joint_names, tare)
-    with pytest.raises(CertificateError, match="tare_log: needs"):
-        call(tmp_path)
-    assert call(tmp_path, "--tare-log", tmp_path / "other.npz") == 0
-    assert "hand empty in" in capsys.readouterr().out
-    (tmp_path / "other.npz").rename(tmp_path / "tare_log.npz")
-    assert call(tmp_path) == 0
-
-
 def test_certificates_that_could_not_be_written_are_written_first(arm, tmp_path):
     model, _, data, _, _ = arm
     place = tmp_path / "run"

@@ -89,7 +89,7 @@ def test_the_identifiers_own_cuts_are_accepted(seed):
 
 
 @given(seed=st.integers(0, 2**31), kind=st.sampled_from(["semidefinite", "box"]), same=st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_accepted_cuts_hold_for_every_body_in_the_box(seed, kind, same):
     rng = np.random.default_rng(seed)
     declared, box = declaration(rng)
@@ -103,7 +103,7 @@ def test_accepted_cuts_hold_for_every_body_in_the_box(seed, kind, same):
 
 
 @given(seed=st.integers(0, 2**31))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_accepted_density_cuts_hold_for_bodies_of_that_density(seed):
     """Slabs across an edge are the worst bodies: nothing of that density is flatter."""
     rng = np.random.default_rng(seed)
@@ -175,7 +175,7 @@ def program(rng, m=12, k=4, size=6):
 
 
 @given(seed=st.integers(0, 2**31))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_any_multipliers_are_sound_and_good_ones_tight(seed):
     rng = np.random.default_rng(seed)
     x, a, g, rows, sides, cuts, constants, box = program(rng)

@@ -119,7 +119,9 @@ class Exact:
         return total
 
 
-@pytest.mark.parametrize(("n", "slides"), [(1, 0.0), (2, 0.0), (4, 0.0), (1, 1.0), (3, 0.6)])
+@pytest.mark.parametrize(
+    ("n", "slides"), [(1, 0.0), (2, 0.0), pytest.param(4, 0.0, marks=pytest.mark.slow), (1, 1.0), (3, 0.6)]
+)
 def test_enclose_the_energy_in_40_digits(n, slides):
     rng = np.random.default_rng(n)
     kin, _, _ = random_arm(n, rng, slides)

@@ -13,7 +13,7 @@ from identification_plant import exciting_plans, simulate
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.baselines.least_squares import fit_irls, fit_ols
 from safe_sysid.identification.baselines.methods import METHODS, RecursiveLeastSquares, estimate_with
-from safe_sysid.identification.baselines.result import BaselineResult
+from safe_sysid.identification.baselines.regression import BaselineResult
 from safe_sysid.identification.baselines.sensitivity import VARIANTS
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements
@@ -76,7 +76,7 @@ def test_reweighted_intervals_hold_the_truth_at_the_stated_rate():
     def fit(matrix, target):
         return fit_irls(matrix, target, groups)
 
-    rate, deviation = coverage(fit, 0.9, trials=250, rows=240, spread=lambda rng, rows: scales[groups])
+    rate, deviation = coverage(fit, 0.9, trials=120, rows=240, spread=lambda rng, rows: scales[groups])
     assert abs(rate - 0.9) < 4.0 * deviation + 0.015  # asymptotic: the scales are estimated too
 
 

@@ -6,13 +6,17 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from identification_plant import plain_rows
 
 from safe_sysid.identification.bounds.consistency import CutSet
 from safe_sysid.identification.bounds.payload_constraints import PayloadBox, PayloadConstraints
-from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.identification.estimates.centre import NearRows, analytic_centre
-from safe_sysid.identification.estimates.log_cholesky_map import log_cholesky_derivatives
-from safe_sysid.identification.estimates.newton import ball, cost_and_derivatives, fit_log_cholesky
+from safe_sysid.identification.estimates.newton import (
+    ball,
+    cost_and_derivatives,
+    fit_log_cholesky,
+    log_cholesky_derivatives,
+)
 from safe_sysid.identification.estimates.nominal import ESTIMATES, NominalEstimate
 from safe_sysid.identification.estimates.projected import body_margin, make_consistent, project_payload, solve_convex
 from safe_sysid.identification.estimates.quadratic import NormalEquations, Quadratic
@@ -154,7 +158,7 @@ def test_newton_and_convex_program_reach_the_same_proved_optimum(seed, outside):
 def test_how_often_the_search_is_caught():
     """With the way out nearly always solved; the plain method from a ball stops at infinity as if solved."""
     solved, plain_solved, plain_wrong = 0, 0, 0
-    for seed in range(60):
+    for seed in range(30):
         rng = np.random.default_rng(seed)
         quadratic = random_quadratic(rng, impossible(rng) if seed % 2 else None)
         answer = fit_log_cholesky(quadratic)
@@ -165,9 +169,9 @@ def test_how_often_the_search_is_caught():
             plain_wrong += 1
             assert plain.boundary
             assert plain.value > answer.value
-    assert solved >= 57
-    assert plain_solved < solved - 10
-    assert plain_wrong >= 5
+    assert solved >= 28
+    assert plain_solved < solved - 5
+    assert plain_wrong >= 3
 
 
 def test_newton_needs_few_iterations_and_is_exact_inside():
@@ -229,14 +233,6 @@ def test_box_without_a_body_is_said_to_have_none():
 # Estimates from rows -----------------------------------------------------------------------------------------------
 
 
-def rows_of(matrix, target, slack, log=0):
-    m = len(target)
-    parts, stamps = np.zeros((m, 7)), np.zeros(m)
-    rows = MomentumRows(matrix, target, slack, slack / np.sqrt(3.0), parts, stamps, stamps + 0.1, np.zeros(m, np.int64))
-    object.__setattr__(rows, "log", np.full(m, log, np.int64))
-    return rows
-
-
 def arm_problem(rng, n=2, rows=300, noise=1.0, slack=0.02):
     """Truth with a payload in its hand, prior box with unequal radii that holds it, rows and tare rows."""
     theta = np.concatenate([*[from_log_cholesky(rng.normal(0, 0.3, 10)) for _ in range(n)], rng.uniform(0.5, 2, 4 * n)])
@@ -259,7 +255,7 @@ def arm_problem(rng, n=2, rows=300, noise=1.0, slack=0.02):
 
     def measured(truth, log):
         matrix = rng.normal(size=(rows, 14 * n))
-        return rows_of(matrix, matrix @ truth + noise * scale * rng.uniform(-1, 1, rows), scale, log)
+        return plain_rows(matrix, matrix @ truth + noise * scale * rng.uniform(-1, 1, rows), scale, log)
 
     empty = theta.copy()
     empty[last] = hand
@@ -308,7 +304,7 @@ def test_estimates_lie_inside_the_box_and_are_consistent(method, seed):
 @pytest.mark.parametrize("method", ESTIMATES)
 def test_weights_beyond_any_factorisation_cost_the_estimate_not_the_bounds(method, slack):
     _, _, prior, payload_constraints, rows, _ = arm_problem(np.random.default_rng(3), rows=40)
-    tiny = rows_of(rows.matrix[:7], rows.target[:7], np.full(7, slack))
+    tiny = plain_rows(rows.matrix[:7], rows.target[:7], np.full(7, slack))
     estimate = NominalEstimate(prior, payload_constraints, method)
     estimate.add(tiny)
     with np.errstate(all="ignore"):

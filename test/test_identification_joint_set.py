@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from identification_plant import plain_rows
 from test_identification_consistency import UNITS, cloud, payload_box
 
 from safe_sysid.core.layout import ParameterLayout, UnknownsLayout
@@ -17,13 +18,6 @@ from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.robot.parameters import ParameterBox, from_log_cholesky, inertia_from_com
 
 SIZE = np.array([5.0, 5.0, 5.0, 1.0])  # 1 over a typical length, m
-
-
-def momentum_rows(matrix, target, slack, log=0):
-    m, zero = len(target), np.zeros(len(target))
-    return MomentumRows(
-        matrix, target, slack, slack, np.zeros((m, 7)), zero, zero, np.zeros(m, np.int64), log=np.full(m, log)
-    )
 
 
 class Case:
@@ -56,7 +50,7 @@ class Case:
         rng = self.rng
         matrix = rng.normal(size=(count, 14)) * 10.0 ** rng.uniform(-1, 1, (count, 1)) / self.prior.rad
         slack = width * np.abs(matrix * self.prior.rad).sum(axis=1) * rng.uniform(0.3, 1.0, count)
-        return momentum_rows(matrix, matrix @ theta + slack * rng.uniform(-0.999, 0.999, count), slack, log)
+        return plain_rows(matrix, matrix @ theta + slack * rng.uniform(-0.999, 0.999, count), slack, log)
 
     def payload_constraints(self, opening=True):
         return PayloadConstraints(self.hand_lower, self.hand_upper, self.opening if opening else None, self.box)
@@ -69,7 +63,7 @@ class Case:
         return out
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(
     st.integers(0, 2**32 - 1), st.sampled_from(["any", "flat"]), st.booleans(), st.booleans(), st.sampled_from([0, 12])
 )
@@ -88,7 +82,7 @@ def test_truth_stays_in_the_set(seed, payload, corner, box, tare):
 
 def test_an_opening_left_out_is_found():
     excluded = 0
-    for seed in range(12):
+    for seed in range(6):
         case = Case(seed, "flat", True, rows=200, width=1e-4)
         # The hand exactly known: what its opening changes is all that can break the cone.
         case.hand_lower = case.hand_upper = case.hand
@@ -100,7 +94,7 @@ def test_an_opening_left_out_is_found():
                 assert not bounds.empty
             else:
                 excluded += bounds.empty or not inside
-    assert excluded >= 6
+    assert excluded >= 3
 
 
 def conic(case, index, sign, method):
@@ -129,7 +123,12 @@ def conic(case, index, sign, method):
 
 @pytest.mark.parametrize(
     ("seed", "box", "tare", "method"),
-    [(0, False, 0, "sdp"), (1, True, 0, "sdp"), (2, False, 25, "sdp"), (3, True, 25, "lp")],
+    [
+        pytest.param(0, False, 0, "sdp", marks=pytest.mark.slow),
+        (1, True, 0, "sdp"),
+        (2, False, 25, "sdp"),
+        (3, True, 25, "lp"),
+    ],
 )
 def test_published_is_the_optimum_of_a_conic_solver(seed, box, tare, method):
     case = Case(seed, box=box, tare=tare, corner=True)
@@ -148,7 +147,7 @@ def test_published_is_the_optimum_of_a_conic_solver(seed, box, tare, method):
 @pytest.mark.parametrize("lie", ["random", "negative", "huge", "nan", "ray"])
 def test_lying_multipliers_stay_sound(monkeypatch, lie):
     honest = Programs.solve
-    for seed in range(4):
+    for seed in range(2):
         case = Case(seed, "flat", True, box=seed % 2 == 0, tare=12)
         rng = np.random.default_rng(seed)
 
@@ -178,14 +177,14 @@ def test_degenerate_data():
         bounds = case.set(method).bound(np.arange(14), case.prior)
         assert np.all((bounds.lower <= case.theta) & (case.theta <= bounds.upper))
         assert not bounds.empty
-        case.rows = momentum_rows(np.zeros((0, 14)), np.zeros(0), np.zeros(0))
+        case.rows = plain_rows(np.zeros((0, 14)), np.zeros(0), np.zeros(0))
         alone = case.set(method).bound(np.arange(14), case.prior)
         assert np.all((alone.lower <= case.theta) & (case.theta <= alone.upper))
 
 
 def test_absurd_rows_are_dropped():
     """Numbers that no arm gives: never an exception, never a wrong bound."""
-    case = Case(8)
+    case, index = Case(8), np.array([0, 2, 4, 9])
     n = 40
     for factor, slack in (
         (1e30, 1.0),
@@ -198,13 +197,13 @@ def test_absurd_rows_are_dropped():
     ):
         matrix = case.rows.matrix[:n] * factor
         width = np.maximum(np.abs(matrix).sum(axis=1) * 1e-12, case.rows.slack[:n] * slack) if slack else np.zeros(n)
-        rows = momentum_rows(matrix, matrix @ case.theta, width)
+        rows = plain_rows(matrix, matrix @ case.theta, width)
         for method in ("lp", "sdp"):
             feasible = case.set(method)
             feasible.add(rows)
-            bounds = feasible.bound(np.arange(10), case.prior)
+            bounds = feasible.bound(index, case.prior)
             assert not bounds.empty
-            inside = (bounds.lower <= case.theta[:10]) & (case.theta[:10] <= bounds.upper)
+            inside = (bounds.lower <= case.theta[index]) & (case.theta[index] <= bounds.upper)
             assert np.all(inside), (factor, slack, method)
 
 
@@ -216,7 +215,7 @@ def test_an_impossible_payload_is_an_empty_set_that_says_so():
     truth[4] -= 0.5 * abs(case.p[4]) + 0.05  # a moment of inertia that no body has
     lower, upper = np.minimum(case.prior.lower, truth - 0.1), np.maximum(case.prior.upper, truth + 0.1)
     case.prior = ParameterBox(lower, upper)
-    case.rows = momentum_rows(case.rows.matrix, case.rows.matrix @ truth, case.rows.slack)
+    case.rows = plain_rows(case.rows.matrix, case.rows.matrix @ truth, case.rows.slack)
     assert not case.set("lp").bound(np.arange(10), case.prior).empty
     bounds = case.set("sdp").bound(np.arange(10), case.prior)
     assert bounds.empty
@@ -258,9 +257,7 @@ def test_a_contradiction_found_while_rows_pile_up_is_told():
     case = Case(10, rows=1500, width=0.01)
     feasible = FeasibleSet(case.prior, 100, case.payload_constraints(), "lp")
     other = case.rows.matrix @ (case.theta + 0.5 * (case.prior.upper - case.theta))
-    feasible.add(
-        momentum_rows(case.rows.matrix, np.where(np.arange(1500) % 2, case.rows.target, other), case.rows.slack)
-    )
+    feasible.add(plain_rows(case.rows.matrix, np.where(np.arange(1500) % 2, case.rows.target, other), case.rows.slack))
     assert feasible.bound(np.arange(10), case.prior).empty
     feasible.add(case.rows)
     assert feasible.bound(np.arange(10), case.prior).empty
@@ -309,7 +306,7 @@ class DriftCase(Case):
         return out
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0.3, 0.01]), st.sampled_from(["lp", "sdp"]))
 def test_friction_that_drifted_to_its_bound_excludes_nothing_true(seed, width, method):
     case = DriftCase(seed, corner=True, width=width)
@@ -325,7 +322,7 @@ def test_friction_that_drifted_to_its_bound_excludes_nothing_true(seed, width, m
 
 def test_a_drift_left_out_is_found():
     excluded = 0
-    for seed in range(8):
+    for seed in range(4):
         case = DriftCase(seed, corner=True, width=0.003, scale=0.05)
         bounds = case.drifted(False).bound(np.arange(24), case.prior)
         truth = np.concatenate([case.theta, case.hand])
@@ -333,7 +330,7 @@ def test_a_drift_left_out_is_found():
         inside = case.drifted(True).bound(np.arange(24), case.prior)
         assert not inside.empty
         assert np.all((inside.lower <= truth) & (truth <= inside.upper))
-    assert excluded >= 6
+    assert excluded >= 3
 
 
 def test_drift_as_unknowns_is_the_optimum_of_a_linear_program_and_tighter_than_wide_slack():
@@ -356,7 +353,7 @@ def test_drift_as_unknowns_is_the_optimum_of_a_linear_program_and_tighter_than_w
         matrix = np.vstack([a / slack[:, None], -a / slack[:, None], mass])
         side = np.concatenate([target / slack + 1.0, 1.0 - target / slack, [0.0]])
         width = case.prior.upper - case.prior.lower
-        for k in range(10):
+        for k in range(seed % 3, 10, 3):
             for sign, found in ((1.0, bounds.lower[k]), (-1.0, bounds.upper[k])):
                 best = sign * linprog(sign * np.eye(37)[k], matrix, side, bounds=np.column_stack([lower, upper])).fun
                 assert -1e-4 * width[k] <= sign * (best - found) <= 1e-3 * width[k]

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from safe_sysid.identification.baselines.enclosed import BallMatrix, enclosed_bounds, interval_map, linear_bounds
 from safe_sysid.identification.baselines.regression import Regression
 from safe_sysid.identification.baselines.sensitivity import normal_quadratic, theorem_13
-from safe_sysid.identification.estimates.log_cholesky_map import log_cholesky_derivatives
-from safe_sysid.identification.estimates.newton import ball, fit_log_cholesky
+from safe_sysid.identification.estimates.newton import ball, fit_log_cholesky, log_cholesky_derivatives
 from safe_sysid.robot.parameters import from_log_cholesky, inertia_from_com, log_cholesky
 
 SEEDS = st.integers(0, 10**6)

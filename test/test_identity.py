@@ -215,12 +215,15 @@ def designed(law: str, path: str, lockstep: bool) -> tuple[RobotModel, TrackingT
     return model, tracking_tube(model, lockstep)
 
 
-@pytest.mark.parametrize("lockstep", [False, True])
 @pytest.mark.parametrize(
-    "key",
-    [key for key in leaves() if key.path.startswith(("controller.", "actuator.", "timing."))],
-    ids=lambda key: key.path,
-)
+    ("key", "lockstep"),
+    [
+        # What lock-step leaves out is of `timing`; that it leaves out nothing else takes as long again.
+        pytest.param(key, lockstep, id=f"{key.path}-{lockstep}", marks=pytest.mark.slow if slow else ())
+        for key in leaves() if key.path.startswith(("controller.", "actuator.", "timing."))
+        for lockstep, slow in ((False, False), (True, not key.path.startswith("timing.")))
+    ],
+)  # fmt: skip
 def test_a_plan_states_what_of_the_controller_it_rests_on(key: Parameter, lockstep: bool) -> None:
     """A plan for one law, or for one law's settings, is not one for another."""
     parts = key.path.split(".")

@@ -34,7 +34,7 @@ def logs() -> list:
     return [
         simulate(
             model.kinematics, theta, model.friction_transition_velocity,
-            exciting_plans(np.array(model.settings.home), rng, n_plans=1, t_f=2.0), rng=rng, chatter=0.5,
+            exciting_plans(np.array(model.settings.home), rng, n_plans=1, t_f=1.0), rng=rng, chatter=0.5,
         )
         for _ in range(2)
     ]  # fmt: skip
@@ -51,20 +51,20 @@ def measured(k: int, a: float, mode: str = "random_sign") -> Measurements:
 
 def test_what_is_needed_is_enough_and_no_more_than_there_is() -> None:
     model, errors = load_robot("kinova_gen3"), declared()
-    found = needed_errors(model, errors, [measured(0, A)], [measured(1, A)])
+    found = needed_errors(model, errors, [measured(0, A)[:900]], [measured(1, A)[:900]])
     # The truth is an arm of the prior that needs A at most: so does the least sum.
     assert found.absolute.sum() <= 7 * A * 1.01
     assert found.absolute.sum() > 0.3 * 7 * A
     assert found.validation.max() > 0.0
     enough = replace(errors, torque_abs=found.absolute * (1.0 + 1e-9) + 1e-12)
     stream = MomentumStream(model, enough, default_windows(model, enough))
-    rows = stream.push(measured(0, A), model.arm_prior)
+    rows = stream.push(measured(0, A)[:900], model.arm_prior)
     assert rows is not None
     assert len(rows) <= found.equations
     assert np.all(np.abs(rows.matrix @ found.theta - rows.target) <= rows.slack * (1.0 + 1e-9))
     # A tenth less and no parameters satisfy all of them, at least not these.
     less = replace(errors, torque_abs=0.9 * found.absolute)
-    rows = MomentumStream(model, less, default_windows(model, less)).push(measured(0, A), model.arm_prior)
+    rows = MomentumStream(model, less, default_windows(model, less)).push(measured(0, A)[:900], model.arm_prior)
     assert rows is not None
     assert np.any(np.abs(rows.matrix @ found.theta - rows.target) > rows.slack)
 
@@ -89,7 +89,7 @@ def test_a_log_without_equations_is_refused() -> None:
 def test_the_command_writes_what_a_robot_file_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = load_robot("kinova_gen3")
     for k in range(2):
-        write_log(tmp_path / f"{k}.npz", model.joint_names, measured(k, A)[:900], 0)
+        write_log(tmp_path / f"{k}.npz", model.joint_names, measured(k, A)[:450], 0)
     files = [str(tmp_path / name) for name in ("0.npz", "1.npz", "e.yaml", "e.json")]
     options = ["--validation", files[1], "--torque-rel", "0", "--front", "--out", files[2], "--json", files[3]]
     assert main(["errors", files[0], *options]) == 0

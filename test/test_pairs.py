@@ -75,7 +75,7 @@ def test_only_the_two_links_of_a_joint_are_left_out_and_verdicts_name_them(tmp_p
     assert any("scene six_boxes says" in line for line in unchecked(load_robot("kinova_gen3"), scene))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=SEEDS, n=st.integers(1, 6))
 def test_what_goes_unchecked_overlaps_in_every_pose(tmp_path, seed, n):
     """Random arms with links fixed to links, in the chain and beside it: by the URDF's tree and least squares."""
@@ -99,7 +99,7 @@ def test_what_goes_unchecked_overlaps_in_every_pose(tmp_path, seed, n):
             assert hull_distance(*placed) <= a.radius + b.radius + 1e-8
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(seed=SEEDS)
 def test_balls_on_the_axis_decide_as_their_radii_do(seed):
     """Bodies whose shares of the axis are known: they overlap for ever if and only if the shares do."""

@@ -13,7 +13,7 @@ from scipy.optimize import lsq_linear
 from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.bounds.payload_constraints import PayloadConstraints
-from safe_sysid.identification.diagnosis.width_causes import WidthCauses
+from safe_sysid.identification.diagnosis.excitation_words import WidthCauses
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
 from safe_sysid.identification.equations.row_errors import ERROR_CAUSES
 from safe_sysid.identification.estimates.best_fit import BestFit, best_fit

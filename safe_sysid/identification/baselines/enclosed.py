@@ -23,14 +23,14 @@ import numpy as np
 
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.identification.baselines.regression import Regression
-from safe_sysid.identification.estimates.log_cholesky_map import _PLACES, _TO_THETA
-from safe_sysid.identification.estimates.newton import LogCholeskyAnswer
+from safe_sysid.identification.estimates.newton import _PLACES, _TO_THETA, LogCholeskyAnswer
 
 __all__ = ["BallMatrix", "enclosed_bounds", "interval_map", "linear_bounds"]
 
 Sides = tuple[FloatArray, ...]
 _EPS = 2.0**-52
 _TINY = 1e-300
+_TRIES = 12  # sizes of the interval of eta that are tried, each 1.5 times the last
 _EXP = 1e-14  # relative error of numpy's exp, taken far larger than the few units in the last place that it has
 
 
@@ -153,7 +153,7 @@ def linear_bounds(problem: Regression, arm: Sides, payload: Sides) -> tuple[Floa
 
 
 def enclosed_bounds(
-    problem: Regression, answer: LogCholeskyAnswer, arm: Sides, payload: Sides, tries: int = 12
+    problem: Regression, answer: LogCholeskyAnswer, arm: Sides, payload: Sides
 ) -> tuple[FloatArray, FloatArray, str | None]:
     """Theorem 13 with Hessian and derivative enclosed over an interval proved to hold all minimisers.
 
@@ -161,7 +161,6 @@ def enclosed_bounds(
         answer: approximate minimiser at the measured m.
         arm: lower and upper (P - 10,) of theta_r.
         payload: lower and upper (10,) of theta_e's prior, returned where nothing is proved.
-        tries: sizes of the interval E that are tried, each 1.5 times the last.
 
     Returns:
         lower (10,), upper (10,), and why they are not proved, or None. Unproved bounds are the prior's.
@@ -205,7 +204,7 @@ def enclosed_bounds(
     perturbed = effect.size.sum(axis=1)[:, None] * (1.0 + 1e-12)  # |Y^T (U - U(middle))|
     reach = shift * 1.1 + 1e-12
     worst = np.inf
-    for _ in range(tries):
+    for _ in range(_TRIES):
         if np.max(reach) > 3.0:
             break
         low, high = np.nextafter(eta - reach, -np.inf), np.nextafter(eta + reach, np.inf)

@@ -11,8 +11,7 @@ import numpy as np
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.baselines.least_squares import LeastSquaresFit, check_confidence, fit_irls, fit_ols
-from safe_sysid.identification.baselines.regression import Regression, proved_regression, split
-from safe_sysid.identification.baselines.result import BaselineResult
+from safe_sysid.identification.baselines.regression import BaselineResult, Regression, proved_regression, split
 from safe_sysid.identification.baselines.sensitivity import estimate_sensitivity
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements

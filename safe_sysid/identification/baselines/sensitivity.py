@@ -30,12 +30,22 @@ import numpy as np
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.baselines.enclosed import enclosed_bounds, linear_bounds
-from safe_sysid.identification.baselines.regression import Regression, euler_regression, proved_regression, split
-from safe_sysid.identification.baselines.result import BaselineResult
+from safe_sysid.identification.baselines.regression import (
+    BaselineResult,
+    Regression,
+    euler_regression,
+    proved_regression,
+    split,
+)
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements
-from safe_sysid.identification.estimates.log_cholesky_map import log_cholesky_derivatives
-from safe_sysid.identification.estimates.newton import LogCholeskyAnswer, ball, cost_and_derivatives, fit_log_cholesky
+from safe_sysid.identification.estimates.newton import (
+    LogCholeskyAnswer,
+    ball,
+    cost_and_derivatives,
+    fit_log_cholesky,
+    log_cholesky_derivatives,
+)
 from safe_sysid.identification.estimates.quadratic import Quadratic
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import is_consistent

@@ -17,10 +17,9 @@ from safe_sysid.core.arrays import BoolArray, FloatArray, IntArray
 from safe_sysid.core.layout import UnknownsLayout
 from safe_sysid.identification.bounds.drift import checked_drift, drifting
 from safe_sysid.identification.bounds.dual_bounds import is_proved_empty, safe_lower, safe_upper
-from safe_sysid.identification.bounds.functionals import Functionals
 from safe_sysid.identification.bounds.joint_rows import LinearBounds, collect, culprit, sides, unscaled_rows
 from safe_sysid.identification.bounds.payload_constraints import PayloadConstraints
-from safe_sysid.identification.bounds.programs import Program
+from safe_sysid.identification.bounds.programs import Functionals, Program
 from safe_sysid.identification.bounds.proof import MARGIN
 from safe_sysid.identification.bounds.working_set import WorkingSet
 from safe_sysid.identification.equations.momentum import MomentumRows

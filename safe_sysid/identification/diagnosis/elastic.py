@@ -47,6 +47,7 @@ def scaled_problem(
 
 
 _BATCH = 150  # broken rows taken in at once
+_ROUNDS = 60  # of taking in broken rows, per program
 _TOLERANCE = 1e-7  # of a row's slack
 _IPM_AFTER = 3000  # simplex iterations of one run
 
@@ -87,7 +88,6 @@ class ElasticProgram:
         elastic: FloatArray | None = None,
         leaving: Sequence[tuple[int, int]] = (),
         lowest: FloatArray | None = None,
-        rounds: int = 60,
         budget: float = np.inf,
     ) -> None:
         """Start with no row in the solver.
@@ -99,7 +99,6 @@ class ElasticProgram:
             leaving: parameters that may leave their box, each with the index of its s: one of the E of ``elastic``,
                 which then does both, or a further one.
             lowest: (E,) smallest value of each s of ``elastic``, -1 or more; None for 0.
-            rounds: of taking in broken rows, per program.
             budget: of all programs together, simplex iterations times rows in the solver; what is left is unfinished.
         """
         m, size = matrix.shape
@@ -111,7 +110,7 @@ class ElasticProgram:
         self._lowest = np.zeros(self._extra)
         if lowest is not None:
             self._lowest[:count] = lowest
-        self._rounds, self._size, self._budget = rounds, size, budget
+        self._size, self._budget = size, budget
         self.work = 0.0  #: so far
         self._upper_in, self._lower_in = np.zeros(m, bool), np.zeros(m, bool)
         self._working: list[tuple[int, float]] = []
@@ -165,7 +164,7 @@ class ElasticProgram:
             full[size + k], lower[k], upper[k] = weight, self._lowest[k], highspy.kHighsInf
         solver.changeColsCost(full.size, columns, full)
         solver.changeColsBounds(self._extra, columns[size:], lower, upper)
-        for round_ in range(self._rounds):
+        for round_ in range(_ROUNDS):
             status = self._run(4 if round_ == 0 else 1)
             if status == highspy.HighsModelStatus.kInfeasible:
                 return self._nothing()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from safe_sysid.identification.diagnosis.elastic import ElasticProgram, scaled_problem
+from safe_sysid.identification.diagnosis.elastic import scaled_problem
+from safe_sysid.identification.diagnosis.structural import margin
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
 from safe_sysid.identification.equations.momentum import MomentumRows
 from safe_sysid.robot.model import RobotModel
@@ -40,8 +39,7 @@ class SlackWatch:
         if not len(rows):
             return 1.0
         matrix, target, _ = scaled_problem(self._model, self._errors, rows, sensor_prior(box, self._errors))
-        program = ElasticProgram(matrix, target, np.ones((len(rows), 1)), lowest=np.array([-1.0]))
-        solution = program.minimise(elastic={0: 1.0})
+        solution = margin(matrix, target)
         if not solution.feasible:
             return self.margins[-1] if self.margins else 1.0  # the solver gave up
         # Rows that were forgotten since do not give any margin back.

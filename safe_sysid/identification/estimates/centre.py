@@ -19,23 +19,23 @@ from safe_sysid.identification.estimates.projected import SCALED_UNITS
 __all__ = ["NearRows", "analytic_centre"]
 
 _STEPS = 60
+_CAPACITY = 400  # rows that are kept
 _CLOSER = 0.9  # of the way from s to the largest residual at its centre that one stage goes
 
 
 class NearRows:
     """Rows ``|a.z - t| <= 1`` nearest to their bounds at some point; at most a fixed number."""
 
-    def __init__(self, size: int, capacity: int = 400) -> None:
+    def __init__(self, size: int) -> None:
         """Start empty. ``size``: number of unknowns."""
         self.matrix, self.target = np.empty((0, size)), np.empty(0)
-        self._capacity = capacity
 
     def add(self, matrix: FloatArray, target: FloatArray, point: FloatArray) -> None:
         """Take rows (M, P), (M,) in and keep those with the largest residual at ``point`` (P,)."""
         matrix, target = np.concatenate([self.matrix, matrix]), np.concatenate([self.target, target])
-        if len(target) > self._capacity:
+        if len(target) > _CAPACITY:
             residual = np.abs(matrix @ point - target)
-            keep = np.sort(np.argpartition(-residual, self._capacity)[: self._capacity])
+            keep = np.sort(np.argpartition(-residual, _CAPACITY)[:_CAPACITY])
             matrix, target = matrix[keep], target[keep]
         self.matrix, self.target = matrix, target
 

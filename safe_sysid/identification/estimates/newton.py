@@ -7,6 +7,14 @@ If the minimum over the closed cone lies on its boundary, no minimiser exists: d
 f converges, and the search stops when a step promises nothing more. The same happens on faces of the cone that hold no
 minimum: there all derivatives in the runaway direction vanish as well (the parameterisation has "spurious minima" at
 infinity, and plain searches end there often). Duality tells the two apart, and shows the way out.
+
+The map and its derivatives. ``theta = T(U U^T)`` with T linear and ``U = e^alpha V(d, s, t)`` upper triangular, see
+:func:`safe_sysid.robot.parameters.from_log_cholesky`. U is a product of exponentials and linear entries, so every
+derivative of U is a matrix with few entries, and those of ``U U^T`` follow by the product rule:
+``d_k = U_k U^T + U U_k^T``, ``d_kl = U_kl U^T + U_k U_l^T + U_l U_k^T + U U_kl^T``.
+
+PSO's equation 16 factors ``U^T U`` instead. Both maps are diffeomorphisms onto the consistent parameters
+[Rucker2022], so minimisers agree; what differs is where they go when the minimiser lies on the boundary.
 """
 
 from __future__ import annotations
@@ -14,17 +22,89 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from safe_sysid.core.arrays import FloatArray
-from safe_sysid.identification.estimates.log_cholesky_map import log_cholesky_derivatives
 from safe_sysid.identification.estimates.projected import SCALED_UNITS
 from safe_sysid.identification.estimates.quadratic import Quadratic
-from safe_sysid.robot.parameters import frozen_array, inertia_from_com, log_cholesky, pseudo_inertia
+from safe_sysid.robot.parameters import (
+    frozen_array,
+    inertia_from_com,
+    log_cholesky,
+    pseudo_inertia,
+    pseudo_inertia_to_theta,
+)
 
-__all__ = ["LogCholeskyAnswer", "ball", "cost_and_derivatives", "fit_log_cholesky", "starting_point"]
+__all__ = [
+    "LogCholeskyAnswer",
+    "ball",
+    "cost_and_derivatives",
+    "factor_derivatives",
+    "fit_log_cholesky",
+    "log_cholesky_derivatives",
+    "starting_point",
+]
+
+# eta = [alpha, d1, d2, d3, s12, s23, s13, t1, t2, t3]: place of each of the last nine in U.
+_PLACES = ((0, 0), (1, 1), (2, 2), (0, 1), (1, 2), (0, 2), (0, 3), (1, 3), (2, 3))
+_TO_THETA = np.zeros((10, 4, 4))  # theta_i = sum_ab _TO_THETA[i, a, b] J[a, b], symmetric in a and b
+for _a in range(4):
+    for _b in range(4):
+        _unit = np.zeros((4, 4))
+        _unit[_a, _b] += 0.5
+        _unit[_b, _a] += 0.5
+        _TO_THETA[:, _a, _b] = pseudo_inertia_to_theta(_unit)
+
+
+def factor_derivatives(eta: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The factor U (4, 4) and its derivatives.
+
+    ``eta``: (10,) log-Cholesky parameters; the diagonal entries may be so negative that their exponential is zero.
+    Returns U (4, 4), its first (10, 4, 4) and second derivatives (10, 10, 4, 4).
+    """
+    eta = np.asarray(eta, float)
+    u = np.zeros((4, 4))
+    first, second = np.zeros((10, 4, 4)), np.zeros((10, 10, 4, 4))
+    scale = np.exp(eta[0])
+    u[3, 3] = scale
+    for k, place in enumerate(_PLACES, start=1):
+        diagonal = k <= 3
+        value = scale * (np.exp(eta[k]) if diagonal else eta[k])
+        slope = value if diagonal else scale
+        u[place] = value
+        first[(k, *place)] = slope
+        second[(0, k, *place)] = second[(k, 0, *place)] = slope
+        if diagonal:
+            second[(k, k, *place)] = value
+    first[0] = u  # all of U is proportional to e^alpha
+    second[0, 0] = u
+    return u, first, second
+
+
+def log_cholesky_derivatives(eta: ArrayLike, paper: bool = False) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Parameters and their derivatives.
+
+    Returns theta (10,), its Jacobian (10, 10) and second derivatives (10, 10, 10), first index theta's.
+
+    Args:
+        eta: (10,) as in :func:`safe_sysid.robot.parameters.from_log_cholesky`.
+        paper: the factorisation ``U^T U`` of PSO's equation 16 instead of ``U U^T``.
+    """
+    u, first, second = factor_derivatives(eta)
+    if paper:
+        u, first, second = u.T, first.swapaxes(-1, -2), second.swapaxes(-1, -2)
+    j1 = first @ u.T
+    j2 = second @ u.T + np.einsum("kab,lcb->klac", first, first)
+    # T takes the symmetric part, so half of the product rule's terms, doubled, is enough.
+    theta = np.einsum("iab,ab->i", _TO_THETA, u @ u.T)
+    jacobian = 2.0 * np.einsum("iab,kab->ik", _TO_THETA, j1)
+    curvature = 2.0 * np.einsum("iab,klab->ikl", _TO_THETA, j2)
+    return theta, jacobian, 0.5 * (curvature + curvature.swapaxes(1, 2))
+
 
 _BOUNDARY = 1e-8  # smallest over largest eigenvalue below which the minimum counts as on the boundary
 _RADIUS = 1.0
+_TOLERANCE = 1e-13  # decrease promised by a step, over that from the start, at which to stop
 _FLAT = SCALED_UNITS.reshape(10, 16)
 _FROM_FLAT = np.linalg.solve(_FLAT @ _FLAT.T, _FLAT)  # (10, 16): theta of a scaled pseudo-inertia
 _INSIDE = 1e-7  # smallest over largest eigenvalue of a minimiser that needs no search
@@ -94,7 +174,6 @@ def fit_log_cholesky(
     quadratic: Quadratic,
     start: FloatArray | None = None,
     iterations: int = 200,
-    tolerance: float = 1e-13,
     paper: bool = False,
     escape: bool = True,
 ) -> LogCholeskyAnswer:
@@ -104,7 +183,6 @@ def fit_log_cholesky(
         quadratic: of theta (10,), SI units.
         start: eta (10,) to begin with; None for :func:`starting_point`.
         iterations: at most.
-        tolerance: decrease promised by a step, relative to the decrease from the start, at which to stop.
         paper: the factorisation of PSO's equation 16.
         escape: leave a face of the cone on which the search was caught; without, this is the plain method.
     """
@@ -112,7 +190,7 @@ def fit_log_cholesky(
     best = quadratic.minimiser()
     first = cost_and_derivatives(quadratic, eta, paper, best)[0]
     # A start at the minimum leaves nothing to decrease: below this everything is rounding.
-    enough = max(tolerance * first, _ROUNDING**2 * float(best @ quadratic.hessian @ best), 1e-300)
+    enough = max(_TOLERANCE * first, _ROUNDING**2 * float(best @ quadratic.hessian @ best), 1e-300)
     eta, count, converged = _descend(quadratic, eta, best, iterations, enough, paper, escape)
     value, gradient, _, theta = cost_and_derivatives(quadratic, eta, paper, best)
     away = _way_out(quadratic, theta, best)

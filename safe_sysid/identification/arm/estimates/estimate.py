@@ -21,7 +21,7 @@ from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.arm.base_parameters import BaseParameters, base_parameters_of_factor
 from safe_sysid.identification.arm.estimates.consistent import Fit, LinkBoxes, fit_consistent, is_consistent_arm
-from safe_sysid.identification.estimates.log_cholesky_map import log_cholesky_derivatives
+from safe_sysid.identification.estimates.newton import log_cholesky_derivatives
 from safe_sysid.robot.parameters import log_cholesky
 
 __all__ = ["METHODS", "ArmEstimate", "ArmPrior", "estimate", "estimates", "never_negative", "normal_solution"]
