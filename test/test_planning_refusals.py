@@ -56,7 +56,7 @@ def test_many_poses_are_judged_as_one(robot: str) -> None:
     model = load_robot(robot)
     arm = model, design_gains(model, lockstep=True)
     scene = drawn(arm, 1)
-    poses = np.concatenate([poses_of(model, 60, 3), [scene.start, scene.goal]])
+    poses = np.concatenate([poses_of(model, 20, 3), [scene.start, scene.goal]])
     free, against = may_rest(model, model.arm_prior, scene, arm[1], poses)
     reasons = [start_check(model, model.arm_prior, scene, arm[1], q) for q in poses]
     assert free.tolist() == [not found for found in reasons]
@@ -132,7 +132,7 @@ def test_a_refusal_names_what_is_in_the_way(three_joint: Arm) -> None:
     start, goal = np.array([0.0, -0.3, 1.6]), np.array([np.pi, -0.3, 1.6])
     assert not start_check(model, model.arm_prior, scene, gains, start)
     assert not start_check(model, model.arm_prior, scene, gains, goal)
-    task = TaskPlanner(Planner(model, scene, gains), goal, looks=6_000)
+    task = TaskPlanner(Planner(model, scene, gains), goal, looks=2_000)
     list(follow(task, start, model.arm_prior))
     assert task.status is TaskStatus.REFUSED
     assert "in the way most often: " in task.reasons[0]
