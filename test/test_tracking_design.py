@@ -9,7 +9,7 @@ from urdf_factory import random_arm, write_arm
 
 from safe_sysid.control.controller import Controller
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.control.gains.design import STIFFEST, design_gains, gains_for_motion
+from safe_sysid.control.gains.design import _STEPS, STIFFEST, design_gains, gains_for_motion
 from safe_sysid.control.gains.motion_hypotheses import hypotheses_of, torque_of
 from safe_sysid.control.laws.law import ControlLaw, ModelInUse
 from safe_sysid.control.laws.robust import RobustLaw
@@ -166,7 +166,8 @@ def test_gains_for_a_motion_are_searched_for(model: RobotModel, lockstep: bool) 
     assert (again.V_max, again.kappa) == (gains.V_max, gains.kappa)
 
 
-def test_what_is_given_is_not_searched_for(model: RobotModel) -> None:
+def test_what_is_given_is_not_searched_for(model: RobotModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("safe_sysid.control.gains.design._STEPS", _STEPS[::4])
     box, trajectory = identified(model), fast(model)
     gains = gains_for_motion(model, trajectory, box, True, K_r=3.0)
     assert np.array_equal(gains.K_r, np.full(model.n, 3.0))
