@@ -22,7 +22,7 @@ from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
-__all__ = ["AttackResult", "attack_clearance", "attack_torque", "body_distance", "sample_symbols", "states_of"]
+__all__ = ["AttackResult", "attack_clearance", "attack_torque", "body_distances", "sample_symbols", "states_of"]
 
 FloatArray = NDArray[np.float64]
 
@@ -162,21 +162,25 @@ def attack_torque(
     return AttackResult(worst[0], worst[1], worst[2], np.mean(ratios, axis=0), float(np.mean(shares)))
 
 
-def body_distance(kin: Kinematics, first: Body, second: Body, q: FloatArray) -> float:
-    """Distance, by coal, of two bodies at one configuration, m; negative when they overlap."""
+def body_distances(kin: Kinematics, first: Body, second: Body, q: FloatArray) -> FloatArray:
+    """(N,) distances of two bodies at configurations (N, n), by coal, m; negative where they overlap."""
     rotations, origins = forward_kinematics(kin, q)
     shapes, poses, radius = [], [], 0.0
     for body in (first, second):
         shape, rotation, centre, core = coal_core(body)
+        turns, places = np.tile(rotation, (len(q), 1, 1)), np.tile(centre, (len(q), 1))
         if body.joint >= 0:
-            rotation = rotations[body.joint] @ rotation
-            centre = rotations[body.joint] @ centre + origins[body.joint]
+            turns = rotations[:, body.joint] @ rotation
+            places = rotations[:, body.joint] @ centre + origins[:, body.joint]
         shapes.append(shape)
-        poses.append(coal.Transform3s(rotation, centre))
+        poses.append([coal.Transform3s(*pose) for pose in zip(turns, places, strict=True)])
         radius += body.radius - core
-    result = coal.DistanceResult()
-    coal.distance(shapes[0], poses[0], shapes[1], poses[1], coal.DistanceRequest(), result)
-    return float(result.min_distance) - radius
+    found = np.empty(len(q))
+    for k, (one, two) in enumerate(zip(*poses, strict=True)):
+        result = coal.DistanceResult()
+        coal.distance(shapes[0], one, shapes[1], two, coal.DistanceRequest(), result)
+        found[k] = result.min_distance - radius
+    return found
 
 
 def attack_clearance(
@@ -208,25 +212,23 @@ def attack_clearance(
             a, b = (shapes[i] for i in pairs[p])
             borders = cells.grid[cell : cell + 2][None, :]
 
-            def distance(x: FloatArray) -> float:
-                q = states_of(trajectory, borders, tracking, x[None, :])[0][0]  # noqa: B023 - used in this turn only
-                return body_distance(kin, a, b, q)  # noqa: B023
+            def distances(x: FloatArray) -> FloatArray:
+                q = states_of(trajectory, np.tile(borders, (len(x), 1)), tracking, x)[0]  # noqa: B023 - in this turn only
+                return body_distances(kin, a, b, q)  # noqa: B023
 
             candidates = sample_symbols(samples, n, rng)
-            values = [distance(x) for x in candidates]
-            x, found = candidates[int(np.argmin(values))], min(values)
+            values = distances(candidates)
+            x, found = candidates[int(np.argmin(values))], float(values.min())
             for step in range(steps):
+                moved = np.tile(x, (n + 1, 1))
+                moved[:, : n + 1] += 1e-4 * np.eye(n + 1)
                 slope = np.zeros(len(x))
-                for i in range(n + 1):
-                    moved = x.copy()
-                    moved[i] += 1e-4
-                    slope[i] = distance(moved) - found
-                trial = _project((x - 1.5 * 0.8**step * slope / max(float(np.linalg.norm(slope)), 1e-300))[None, :], n)[
-                    0
-                ]
-                value = distance(trial)
+                slope[: n + 1] = distances(moved) - found
+                slope /= max(float(np.linalg.norm(slope)), 1e-300)
+                trial = _project((x - 1.5 * 0.8**step * slope)[None, :], n)
+                value = float(distances(trial)[0])
                 if value < found:
-                    x, found = trial, value
+                    x, found = trial[0], value
             worst = max(worst, clearance.bounds[cell, p] - found)
             gaps.append(found - clearance.bounds[cell, p])
     return float(worst), float(np.median(gaps)) if gaps else 0.0

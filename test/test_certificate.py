@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from arm_factory import random_arm
-from reachability_attack import body_distance, sample_symbols, states_of
+from reachability_attack import body_distances, sample_symbols, states_of
 from reachability_support import random_box
 
 from safe_sysid.control.gains import ControllerGains, TrackingAssumptions
@@ -133,7 +133,7 @@ def test_a_gentle_plan_is_certified_and_attacks_find_nothing(model: RobotModel, 
         for c in np.argsort(certificate.margins[family].min(axis=0))[:5]:
             a, b = pairs[columns[c]]
             for k in range(0, len(which), 200):
-                distance = body_distance(model.kinematics, shapes[a], shapes[b], q[k])
+                distance = body_distances(model.kinematics, shapes[a], shapes[b], q[k : k + 1])[0]
                 assert distance - 0.002 >= certificate.margins[family][which[k], c] - 2e-6
 
 

@@ -1,5 +1,7 @@
 """The robust law and its proved tracking bound: algebra, the lemma, the theorem attacked in closed loop."""
 
+import functools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -102,11 +104,21 @@ def exciting_trajectory(rng: np.random.Generator, gains: ControllerGains, q: np.
             return trajectory
 
 
-@pytest.mark.parametrize(("seed", "added"), [*((seed, 0.0) for seed in range(6)), (0, 1.0), (1, 1.0), (4, 1.0)])
-def test_energy_stays_below_its_bound_under_attack(model: RobotModel, seed: int, added: float) -> None:
+@functools.cache
+def with_feed_forward(bound: float) -> tuple[RobotModel, ControllerGains]:
+    model = load_robot("kinova_gen3", **{"controller.feed_forward.bound": bound})
+    return model, design_gains(model, lockstep=True)
+
+
+# Even seeds draw the arm inside its box, odd ones at a corner; from 4 on the pushes are random.
+SEEDS = [0, 1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow), 4, 5]
+
+
+@pytest.mark.parametrize("added", [0.0, 1.0])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_energy_stays_below_its_bound_under_attack(seed: int, added: float) -> None:
     """Corner parameters, actuator errors and torque added to the law's that push the wrong way, fastest motions."""
-    model = load_robot("kinova_gen3", **{"controller.feed_forward.bound": added})
-    gains = design_gains(model, lockstep=True)
+    model, gains = with_feed_forward(added)
     rng = np.random.default_rng(seed)
     box = model.arm_prior
     theta = draw(model, seed, mode="corner" if seed % 2 else "uniform")

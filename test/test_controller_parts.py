@@ -84,7 +84,7 @@ def test_a_torque_source_that_is_not_the_declared_one_is_named() -> None:
 # -- torque rate and take-over --------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10**6), st.floats(0.0, 0.03), st.booleans())
 def test_no_sequence_of_wanted_torques_makes_a_jump(seed: int, duration: float, known: bool) -> None:
     rng, rate, dt = np.random.default_rng(seed), np.array([1000.0, 3000.0]), 1e-3
@@ -237,7 +237,7 @@ def test_what_is_covered_ends(model: RobotModel, gains: ControllerGains) -> None
 # -- blend ----------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.integers(0, 10**6), st.floats(1e-4, 0.2), st.booleans())
 def test_every_box_of_a_blend_holds_what_both_hold(seed: int, step: float, grows: bool) -> None:
     rng = np.random.default_rng(seed)
@@ -267,8 +267,7 @@ def test_every_box_of_a_blend_holds_what_both_hold(seed: int, step: float, grows
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6))
-def test_no_possible_motion_is_refused_and_angles_are_unwrapped(seed: int) -> None:
-    model = load_robot("kinova_gen3")
+def test_no_possible_motion_is_refused_and_angles_are_unwrapped(model: RobotModel, seed: int) -> None:
     rng, watch = np.random.default_rng(seed), MeasurementWatch(model)
     turns = np.where(model.continuous, 2.0 * np.pi, 0.0)
     true = rng.uniform(-2.0, 2.0, model.n)

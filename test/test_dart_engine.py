@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from simulation_support import random_arm
-from test_simulation_world import box_at, one_joint_arm
+from test_simulation_world import box_at, drive, one_joint_arm
 
 from safe_sysid.apps.arm.tube import TubeMargins, measure_tube
 from safe_sysid.control.tube import measured_tube
@@ -90,10 +90,7 @@ def test_distances_are_those_of_mujoco_and_contacts_stop_the_arm() -> None:
     np.testing.assert_allclose(both[apart, 0], both[apart, 1], rtol=0, atol=1e-5)
     model = one_joint_arm()
     plant = plant_of(model, scene=Scene("s", (box_at(model, 1.0),)))
-    for _ in range(1500):
-        q, qd = plant.state
-        columns = dynamics_of(model.kinematics).torque_regressor(q, qd, 20.0 * (1.0 - qd), 0.0)
-        plant.step(columns @ plant.theta_true)
+    drive(plant, 1500)
     assert plant.contact_steps > 100
     assert {frozenset(pair) for pair in plant.contact_names} == {frozenset(("arm", "crate"))}
     assert plant.state[0][0] < 1.0  # it would be at 1.4 by now
@@ -118,16 +115,21 @@ def test_what_dart_does_not_have_is_refused_by_name() -> None:
         build_servo_arm(exact, NO_PAYLOAD, OPEN, 0, engine="dart")
 
 
-@pytest.fixture(scope="module")
-def driven() -> tuple[RobotModel, GazeboServoArm, list]:
-    """Gazebo's arm along random motions as fast as plans may be, with the prior's heaviest payload."""
+@pytest.fixture(scope="module", params=[2, pytest.param(4, marks=pytest.mark.slow)])
+def driven(request: pytest.FixtureRequest) -> tuple[RobotModel, GazeboServoArm, list]:
+    """Gazebo's arm along random motions as fast as plans may be, with the prior's heaviest payload.
+
+    The first quintics of the chains reach the largest velocity, acceleration and jerk.
+    """
     model = load_robot(GAZEBO)
     robot = build_servo_arm(model, NO_PAYLOAD, OPEN, 0, "none", "uniform", "none", engine="dart")
     assert isinstance(robot, GazeboServoArm)
     heavy, ball, _ = heaviest_payload(model, robot.plant.theta_true)
     robot.plant.exchange(heavy, ball)
     from_here = robot.plant.time
-    return model, robot, [record_motions(robot, "heavy", 0), from_here]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("safe_sysid.demo.measured_arm._PARTS", request.param)
+        return model, robot, [record_motions(robot, "heavy", 0), from_here]
 
 
 def test_the_packaged_tube_is_no_tighter_than_what_is_measured(driven: tuple) -> None:
@@ -150,7 +152,7 @@ def test_the_integrator_is_off_by_no_more_than_is_declared(driven: tuple) -> Non
     truth, theta = robot.plant.truth(), np.array(robot.plant.theta_true)
     rows = np.flatnonzero(truth["t"] > from_here + 0.1)
     samples = [Sample(*row) for row in zip(*(truth[key][rows] for key in ("t", "q", "qd", "effort")), strict=True)]
-    windows = [(i, i + 100) for i in range(0, len(samples) - 101, 50)]
+    windows = [(i, i + 100) for i in range(0, len(samples) - 101, 100)]
     declared = robot.plant._maker.integration_error(model)
     errors = replace(MeasurementErrors.from_model(model), torque_abs=declared, torque_rel=0.0)
     exact = replace(errors, torque_abs=1e-9)

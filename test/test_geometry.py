@@ -21,7 +21,7 @@ from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.shapes.geometry import ROUNDING, _without_redundant
 
 SEEDS = st.integers(0, 2**32 - 1)
-MANY = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def surface_points(shape: ET.Element, rng: np.random.Generator) -> np.ndarray:
@@ -72,7 +72,7 @@ def test_every_point_of_every_primitive_stays_in_its_body_in_any_pose(tmp_path, 
     assert checked >= 6 * (n + 1)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(seed=SEEDS, count=st.integers(1, 6), digits=st.sampled_from([1, 9]))
 def test_dropped_hulls_lie_inside_those_kept(seed, count, digits):
     rng = np.random.default_rng(seed)

@@ -79,7 +79,7 @@ def test_inertia_hardly_changes_while_a_command_counts(own: tuple[RobotModel, Co
         assert largest(true, kappa * law)[0] >= loop.kappa
         qd = rng.choice([-1.0, 1.0], n) * a.velocity
         turn = np.linalg.solve(half, inertia(model, theta, q + a.hold_max * qd) - true) @ back
-        assert np.linalg.norm(turn, 2) <= 2.0 * loop.gain(loop.motion_bounds(nu)[2].qd_a) * a.hold_max
+        assert np.linalg.norm(turn, 2) <= 2.0 * loop.motion_bounds(nu).gain_qd_a * a.hold_max
         x = rng.normal(size=n) * np.array([0.1, 10.0])[rng.integers(2, size=n)]
         if np.linalg.eigvalsh(true - np.diag(a.inertia_upper))[-1] <= 0.0:
             assert np.sqrt(x @ unit @ x) <= min(loop.across * np.linalg.norm(x * loop.root), loop.motion_norm(x))

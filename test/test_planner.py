@@ -133,7 +133,7 @@ def test_the_rest_of_the_plan_under_way_is_always_there_to_go_on_with(
     assert np.abs(third.plan.k).max() > 0.1
 
 
-@pytest.mark.parametrize("t_p", [1.487, 1.4142])
+@pytest.mark.parametrize("t_p", [1.487, pytest.param(1.4142, marks=pytest.mark.slow)])
 def test_the_rest_of_the_plan_holds_for_other_cells_too(model: RobotModel, gains: ControllerGains, t_p: float) -> None:
     """A hand-over in the middle of a cell: the rest is certified on cells that lie elsewhere (real certificate)."""
     scene, box = load_scene("six_boxes"), model.arm_prior

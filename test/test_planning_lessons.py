@@ -176,7 +176,7 @@ import numpy as np
 from numba.core.registry import CPUDispatcher
 from safe_sysid.control.gains.design import design_gains
 from safe_sysid.planning.solver_process import jobs
-from safe_sysid.planning.planner import Planner, hand_over_state
+from safe_sysid.planning.planner import Planner, PlannerOptions, hand_over_state
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.scenes.scene import Scene
 
@@ -186,7 +186,8 @@ def kernels():
     return {(k.py_func.__module__, k.py_func.__name__, str(s)) for k in found for s in k.signatures}
 
 model = load_robot("three_joint")
-planner = Planner(model, Scene("open"), design_gains(model, lockstep=False))
+options = PlannerOptions(starts=4, keep=1, certificates=3)
+planner = Planner(model, Scene("open"), design_gains(model, lockstep=False), options=options)
 jobs._warm_up(planner)
 warm = kernels()
 state = np.zeros((3, model.n))

@@ -32,6 +32,11 @@ Arm = tuple[RobotModel, ControllerGains]
 
 
 @pytest.fixture(scope="module")
+def ur5e() -> RobotModel:
+    return load_robot("ur5e")
+
+
+@pytest.fixture(scope="module")
 def three_joint() -> Arm:
     model = load_robot("three_joint")
     return model, design_gains(model, lockstep=True)
@@ -52,11 +57,11 @@ def poses_of(model: RobotModel, count: int, seed: int) -> NDArray[np.float64]:
 
 
 @pytest.mark.parametrize("robot", ["three_joint", "ur5e"])
-def test_many_poses_are_judged_as_one(robot: str) -> None:
-    model = load_robot(robot)
+def test_many_poses_are_judged_as_one(request: pytest.FixtureRequest, robot: str) -> None:
+    model = request.getfixturevalue("three_joint")[0] if robot == "three_joint" else request.getfixturevalue(robot)
     arm = model, design_gains(model, lockstep=True)
     scene = drawn(arm, 1)
-    poses = np.concatenate([poses_of(model, 60, 3), [scene.start, scene.goal]])
+    poses = np.concatenate([poses_of(model, 20, 3), [scene.start, scene.goal]])
     free, against = may_rest(model, model.arm_prior, scene, arm[1], poses)
     reasons = [start_check(model, model.arm_prior, scene, arm[1], q) for q in poses]
     assert free.tolist() == [not found for found in reasons]
@@ -132,31 +137,29 @@ def test_a_refusal_names_what_is_in_the_way(three_joint: Arm) -> None:
     start, goal = np.array([0.0, -0.3, 1.6]), np.array([np.pi, -0.3, 1.6])
     assert not start_check(model, model.arm_prior, scene, gains, start)
     assert not start_check(model, model.arm_prior, scene, gains, goal)
-    task = TaskPlanner(Planner(model, scene, gains), goal, looks=6_000)
+    task = TaskPlanner(Planner(model, scene, gains), goal, looks=2_000)
     list(follow(task, start, model.arm_prior))
     assert task.status is TaskStatus.REFUSED
     assert "in the way most often: " in task.reasons[0]
     assert any(name in task.reasons[0] for name in ("left", "right", "roof"))
 
 
-def test_pairs_that_no_motion_brings_too_near_are_left_out_of_the_search() -> None:
-    model = load_robot("ur5e")
+def test_pairs_that_no_motion_brings_too_near_are_left_out_of_the_search(ur5e: RobotModel) -> None:
     wrists = ("wrist_1_link:0", "wrist_3_link")  # 13 mm apart at their nearest
-    seen = Proximity.build(model, Scene("open"), 0.012).settled
+    seen = Proximity.build(ur5e, Scene("open"), 0.012).settled
     assert wrists in seen
     assert ("upper_arm_link:3", "forearm_link:2") not in seen
-    assert wrists not in Proximity.build(model, Scene("open"), 0.014).settled
+    assert wrists not in Proximity.build(ur5e, Scene("open"), 0.014).settled
 
 
-def test_the_ur5e_turns_its_wrist_with_a_known_payload() -> None:
+def test_the_ur5e_turns_its_wrist_with_a_known_payload(ur5e: RobotModel) -> None:
     """Its wrists lacked 0.6 mm to pass each other."""
-    model = load_robot("ur5e")
-    gains, box = design_gains(model, lockstep=True), model.arm_prior
+    gains, box = design_gains(ur5e, lockstep=True), ur5e.arm_prior
     wide, middle = box.payload_upper - box.payload_lower, 0.5 * (box.payload_upper + box.payload_lower)
     box = box.with_payload(middle - 0.025 * wide, middle + 0.025 * wide)
-    poses = poses_of(model, 300, 5)
+    poses = poses_of(ur5e, 300, 5)
     poses[:, 4] = 0.0
-    assert may_rest(model, box, Scene("open"), gains, poses)[0].any()
+    assert may_rest(ur5e, box, Scene("open"), gains, poses)[0].any()
 
 
 @pytest.mark.parametrize(
@@ -169,9 +172,11 @@ def test_the_ur5e_turns_its_wrist_with_a_known_payload() -> None:
         ("base_link", (0.0, 0.0755, 0.0)),
     ],
 )
-def test_capsules_hold_the_makers_meshes_of_the_ur5e(link: str, point: tuple[float, float, float]) -> None:
+def test_capsules_hold_the_makers_meshes_of_the_ur5e(
+    ur5e: RobotModel, link: str, point: tuple[float, float, float]
+) -> None:
     """The points of each mesh that stuck out farthest, up to 15 mm, in the link's frame."""
-    bodies = [body for body in load_robot("ur5e").bodies if body.link == link]
+    bodies = [body for body in ur5e.bodies if body.link == link]
     assert min(_distance(np.array(point), body.points) - body.radius for body in bodies) <= -9e-4
 
 

@@ -50,7 +50,7 @@ def known(model: RobotModel, relative: float = 0.05) -> ParameterBox:
 
 
 @given(seed=st.integers(0, 10_000))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_any_reachable_pose_is_reached_within_limits(model: RobotModel, seed: int) -> None:
     rng, limits = np.random.default_rng(seed), model.limits
     lower = np.where(model.continuous, -np.pi, limits.position_lower)

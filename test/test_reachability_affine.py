@@ -126,7 +126,7 @@ OPERATIONS = [do_add, do_sub, do_add_scaled, do_scale, do_constant, do_mul, do_d
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(seed=SEEDS)
 def test_operation_holds_the_exact_result(operation: Callable[..., tuple], seed: int) -> None:
     assert worst_excess(operation, np.random.default_rng(seed)) <= 0.0
@@ -161,7 +161,7 @@ def _assigned(operands: tuple, result: np.ndarray) -> None:
 )
 def test_the_check_finds_a_lost_remainder(operation: Callable[..., tuple], spoil: Callable) -> None:
     mutated = _mutant(operation, spoil)
-    assert max(worst_excess(mutated, np.random.default_rng(seed)) for seed in range(8)) > 0.0
+    assert any(worst_excess(mutated, np.random.default_rng(seed), 10) > 0.0 for seed in range(32))
 
 
 @settings(max_examples=40, deadline=None)
@@ -182,7 +182,7 @@ def test_range_holds_every_member_and_is_attained(seed: int) -> None:
     assert top >= hi - 1e-11 * (1.0 + np.abs(x).sum())
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(seed=SEEDS)
 def test_sine_and_cosine_hold_over_the_range(seed: int) -> None:
     assert worst_sine(np.random.default_rng(seed), affine.sin_cos) <= 0.0
@@ -222,7 +222,7 @@ def test_the_check_finds_a_sine_remainder_at_the_centre() -> None:
             x[-1] + 0.5 * radius**2 * abs(np.sin(x[0])) + 1e-14,
         )
 
-    assert max(worst_sine(np.random.default_rng(seed), spoiled) for seed in range(3)) > 0.0
+    assert any(worst_sine(np.random.default_rng(seed), spoiled) > 0.0 for seed in range(3))
 
 
 def test_sine_of_a_wide_or_broken_form_is_everything_or_nan() -> None:

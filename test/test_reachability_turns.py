@@ -87,7 +87,7 @@ def test_a_turn_that_loses_something_is_found(lost: str) -> None:
 
     rng = np.random.default_rng(1)
     size = 1.0 if lost == "third order" else 0.3
-    assert max(turn_excess(rng, size, broken) for _ in range(300)) > 1e-4
+    assert any(turn_excess(rng, size, broken) > 1e-4 for _ in range(300))
 
 
 def test_rank_two_norms_are_bounds_and_exact() -> None:
@@ -166,7 +166,7 @@ def test_sums_of_products_stay_in_their_form(size: float) -> None:
 @pytest.mark.parametrize("lost", ["private", "second order", "squares"])
 def test_products_that_lose_something_are_found(lost: str) -> None:
     rng = np.random.default_rng(6)
-    assert max(product_excess(rng, 0.5, lost)[0] for _ in range(150)) > 1e-3
+    assert any(product_excess(rng, 0.5, lost)[0] > 1e-3 for _ in range(150))
 
 
 def test_rounding_of_products_is_in_the_remainder() -> None:

@@ -46,7 +46,7 @@ def random_points(rng: np.random.Generator) -> np.ndarray:
     return turned * 10.0 ** rng.uniform(-2, 0) + rng.normal(size=3)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(seed=SEEDS)
 def test_few_corners_and_a_slack_hold_every_point(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -37,8 +37,7 @@ def without_contacts(seed: int, n: int, **options: object) -> RobotModel:
 
 
 def inertia(model: RobotModel, theta: np.ndarray, q: np.ndarray) -> np.ndarray:
-    n = model.n
-    return dynamics_of(model.kinematics).momentum_regressor(np.tile(q, (n, 1)), np.eye(n)) @ theta
+    return dynamics_of(model.kinematics).mass_matrix(theta, q)
 
 
 def torques(k: int, n: int, size: float = 1.0) -> np.ndarray:
@@ -142,7 +141,7 @@ def test_smooth_motion_keeps_the_momentum_balance(n: int, rotor: float) -> None:
     assert np.abs(errors).sum(axis=0).max() < SMOOTH_RESIDUAL_BOUND
 
 
-@pytest.mark.parametrize(("rotor", "coulomb", "seed"), [(8.0, 0.05, 0), (2.0, 0.5, 1), (0.3, 0.5, 2)])
+@pytest.mark.parametrize(("rotor", "coulomb", "seed"), [(8.0, 0.05, 0), pytest.param(2.0, 0.5, 1, marks=pytest.mark.slow), (0.3, 0.5, 2)])
 def test_coulomb_friction_keeps_the_declared_residual(rotor: float, coulomb: float, seed: int) -> None:
     n = 4
     model = without_contacts(seed, n, coulomb=coulomb, rotor=rotor)

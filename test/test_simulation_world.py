@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from geometry_support import hull_distance, random_obstacles
 from reachability_attack import sample_symbols, states_of
-from scipy.optimize import minimize
 from scipy.spatial.transform import Rotation
 from simulation_support import random_arm
 
@@ -25,28 +24,6 @@ from safe_sysid.simulation.payloads import NO_PAYLOAD, Payload, payload_from_spe
 from safe_sysid.simulation.plant import Plant
 from safe_sysid.simulation.shapes import Shape
 from safe_sysid.trajectories.quintic import QuinticTrajectory
-
-
-def distance(one: np.ndarray, two: np.ndarray) -> float:
-    """Distance of two convex hulls, by a quadratic program over the weights of their points."""
-    a, b = len(one), len(two)
-
-    def gap(weights: np.ndarray) -> np.ndarray:
-        return weights[:a] @ one - weights[a:] @ two
-
-    result = minimize(
-        lambda w: gap(w) @ gap(w),
-        np.concatenate([np.full(a, 1.0 / a), np.full(b, 1.0 / b)]),
-        jac=lambda w: 2.0 * np.concatenate([one @ gap(w), -two @ gap(w)]),
-        bounds=[(0.0, 1.0)] * (a + b),
-        constraints=[
-            {"type": "eq", "fun": lambda w: w[:a].sum() - 1.0},
-            {"type": "eq", "fun": lambda w: w[a:].sum() - 1.0},
-        ],
-        method="SLSQP",
-        options={"ftol": 1e-14, "maxiter": 300},
-    )
-    return float(np.linalg.norm(gap(result.x)))
 
 
 def box_points(rng: np.random.Generator, size: float) -> np.ndarray:
@@ -74,7 +51,7 @@ KINDS = ("sphere", "capsule", "box", "skinned box", "hull", "round hull")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("other", ["scene", *KINDS])
 def test_clearance_is_the_distance_of_the_solids(kind: str, other: str) -> None:
-    """Two bodies, or a body and a box of the scene, at random poses: against a quadratic program."""
+    """Two bodies, or a body and a box of the scene, at random poses, against another solver."""
     rng = np.random.default_rng(KINDS.index(kind) * 10 + len(other))
     for trial in range(4):
         body = random_body(rng, "one", 1, kind)
@@ -91,7 +68,7 @@ def test_clearance_is_the_distance_of_the_solids(kind: str, other: str) -> None:
         rotation, origin = forward_kinematics(model.kinematics, q)
         points = body.points @ rotation[1].T + origin[1]
         target, slack = (boxes[0].corners, 0.0) if boxes else (bodies[1].points, bodies[1].radius)
-        expected = distance(points, target) - body.radius - slack
+        expected = hull_distance(points, target) - body.radius - slack
         got, names = plant.clearance(q)
         assert names is not None
         assert set(names) == {"one", "crate" if boxes else "two"}
@@ -115,11 +92,10 @@ def box_at(model: RobotModel, q: float, name: str = "crate") -> SceneBox:
 
 def drive(plant: Plant, steps: int) -> None:
     """Constant velocity by inverse dynamics, until something is in the way."""
-    model = plant.model
+    dynamics = dynamics_of(plant.model.kinematics)
     for _ in range(steps):
-        truth = plant.truth()
-        q, qd = truth["q"][-1], truth["qd"][-1]
-        plant.step(dynamics_of(model.kinematics).torque_regressor(q, qd, 20.0 * (1.0 - qd), 0.0) @ plant.theta_true)
+        q, qd = plant.state
+        plant.step(dynamics.torque_regressor(q, qd, 20.0 * (1.0 - qd), 0.0) @ plant.theta_true)
 
 
 def test_driving_into_a_box_is_counted_named_and_seen_in_the_clearance() -> None:

@@ -33,15 +33,14 @@ def bodies_for(n: int, rng: np.random.Generator) -> tuple[Body, ...]:
 
 def found_boxes(kin: Kinematics, bodies: tuple[Body, ...], states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(B, 3) smallest and largest coordinates of the bodies over configurations (N, n)."""
-    lower, upper = np.full((len(bodies), 3), np.inf), np.full((len(bodies), 3), -np.inf)
-    for q in states:
-        rotations, origins = forward_kinematics(kin, q)
-        for b, body in enumerate(bodies):
-            points = body.points
-            if body.joint >= 0:
-                points = points @ rotations[body.joint].T + origins[body.joint]
-            lower[b] = np.minimum(lower[b], points.min(axis=0) - body.radius)
-            upper[b] = np.maximum(upper[b], points.max(axis=0) + body.radius)
+    lower, upper = np.empty((2, len(bodies), 3))
+    rotations, origins = forward_kinematics(kin, states)
+    for b, body in enumerate(bodies):
+        points = body.points[None]
+        if body.joint >= 0:
+            points = points @ rotations[:, body.joint].transpose(0, 2, 1) + origins[:, None, body.joint]
+        lower[b] = points.min(axis=(0, 1)) - body.radius
+        upper[b] = points.max(axis=(0, 1)) + body.radius
     return lower, upper
 
 

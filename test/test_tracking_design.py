@@ -1,5 +1,6 @@
 """Gains for a box, a motion, noisy sensors, and arms without rotor inertia."""
 
+import functools
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,8 @@ import pytest
 from urdf_factory import random_arm, write_arm
 
 from safe_sysid.control.controller import Controller
-from safe_sysid.control.gains.design import STIFFEST, design_gains, gains_for_motion
+from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.gains.design import _STEPS, STIFFEST, design_gains, gains_for_motion
 from safe_sysid.control.gains.motion_hypotheses import hypotheses_of, torque_of
 from safe_sysid.control.laws.law import ControlLaw, ModelInUse
 from safe_sysid.control.laws.robust import RobustLaw
@@ -38,10 +40,15 @@ def fast(model: RobotModel) -> QuinticTrajectory:
     return QuinticTrajectory(np.array([0.0, 1.0, 2.0]), np.array(knots))
 
 
+@functools.cache
+def searched(model: RobotModel, lockstep: bool) -> ControllerGains:
+    """Gains for the fast motion with the identified payload, searched for once."""
+    return gains_for_motion(model, fast(model), identified(model), lockstep)
+
+
 @pytest.mark.parametrize("lockstep", [True, False])
 def test_gains_for_a_fast_motion_with_an_identified_payload(model: RobotModel, lockstep: bool) -> None:
-    box, trajectory = identified(model), fast(model)
-    gains = gains_for_motion(model, trajectory, box, lockstep)
+    box, trajectory, gains = identified(model), fast(model), searched(model, lockstep)
     usual = design_gains(model, lockstep)
     assert gains.V_max < 0.5 * usual.V_max
     assert np.max(gains.assumptions.velocity) > np.max(usual.assumptions.velocity)
@@ -69,8 +76,7 @@ def test_demands_are_those_of_the_motion(model: RobotModel) -> None:
 
 def test_a_smaller_box_needs_less(model: RobotModel) -> None:
     prior, box = model.arm_prior, identified(model)
-    trajectory = fast(model)
-    small, large = (gains_for_motion(model, trajectory, b, True) for b in (box, prior))
+    small, large = (gains_for_motion(model, fast(model), b, True, K_r=5.0, kappa=15.0) for b in (box, prior))
     assert small.V_max < large.V_max
     with pytest.raises(ParameterError, match="inside the prior"):
         design_gains(model, box=ParameterBox(prior.lower - 1e-3, prior.upper))
@@ -148,8 +154,7 @@ def test_an_arm_without_rotor_inertia(tmp_path: Path) -> None:
 @pytest.mark.parametrize("lockstep", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_gains_for_a_motion_are_searched_for(model: RobotModel, lockstep: bool) -> None:
     """The tube is no wider than with the configuration's gains or a neighbour's; torques fit where they can."""
-    box, trajectory = identified(model), fast(model)
-    gains = gains_for_motion(model, trajectory, box, lockstep)
+    box, trajectory, gains = identified(model), fast(model), searched(model, lockstep)
     assert np.all(gains.K_r <= STIFFEST[0] * (1.0 + 1e-12))
     assert gains.kappa <= STIFFEST[1]
     fixed = gains_for_motion(
@@ -161,7 +166,8 @@ def test_gains_for_a_motion_are_searched_for(model: RobotModel, lockstep: bool) 
     assert (again.V_max, again.kappa) == (gains.V_max, gains.kappa)
 
 
-def test_what_is_given_is_not_searched_for(model: RobotModel) -> None:
+def test_what_is_given_is_not_searched_for(model: RobotModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("safe_sysid.control.gains.design._STEPS", _STEPS[::4])
     box, trajectory = identified(model), fast(model)
     gains = gains_for_motion(model, trajectory, box, True, K_r=3.0)
     assert np.array_equal(gains.K_r, np.full(model.n, 3.0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -437,18 +437,32 @@ def servo(model: RobotModel, payload: Any = None, **options: Any) -> ServoArm:
     return ServoArm(plant, RATE, None, 2, latency_s=0.01, **options)
 
 
-def drive(robot: ServoArm, seconds: float, instant: bool = False) -> tuple[TrackedLog, list[Sample]]:
-    model, rest = robot.model, robot.desired
-    plan = plan_from(model, robot.plant.time + 0.3, rest)
-    send, rows, samples = points_of([plan], plan.start_time), [], []
-    for _ in range(round(seconds * RATE)):
+class Driven(NamedTuple):
+    """A plan driven to its end: what was desired and measured, samples of mean torques, and of those at an instant."""
+
+    log: TrackedLog
+    means: list[Sample]
+    instants: list[Sample]
+    theta: np.ndarray
+
+
+def drive(robot: ServoArm) -> Driven:
+    plan = plan_from(robot.model, robot.plant.time + 0.3, robot.desired)
+    send, rows, means, instants = points_of([plan], plan.start_time), [], [], []
+    for _ in range(round(2.5 * RATE)):
         sample, send = robot.step(send), None
-        if instant:
-            sample = sample._replace(effort=robot.plant.measurement.effort)
         state = plan.trajectory.state(max(sample.stamp - plan.start_time, 0.0))
         rows.append((sample.stamp, sample.q, sample.qd, state[0], state[1]))
-        samples.append(sample)
-    return TrackedLog("drive", *(np.array(column) for column in zip(*rows, strict=True))), samples
+        means.append(sample)
+        instants.append(sample._replace(effort=robot.plant.measurement.effort))
+    log = TrackedLog("drive", *(np.array(column) for column in zip(*rows, strict=True)))
+    return Driven(log, means, instants, np.array(robot.plant.theta_true))
+
+
+@pytest.fixture(scope="module")
+def driven(model: RobotModel) -> list[Driven]:
+    """Without a payload, and with the heaviest."""
+    return [drive(servo(model, payload=load)) for load in (False, True)]
 
 
 def test_a_start_is_refused_where_efforts_are_no_torques_or_the_arm_is_not_where_it_should_be(
@@ -473,47 +487,45 @@ def test_samples_at_half_the_declared_rate_are_counted(model: RobotModel, tube: 
     assert core.counts["samples missing"] == 10
 
 
-def test_silence_ends_at_rest_where_the_plan_ends(model: RobotModel) -> None:
-    robot = servo(model, payload=True)
-    log, samples = drive(robot, 3.0)
+def test_silence_ends_at_rest_where_the_plan_ends(driven: list[Driven]) -> None:
+    log = driven[1].log
     assert np.abs(log.q_d[-1] - log.q[-1]).max() < 0.004
-    assert np.abs(samples[-1].qd).max() < 1e-3
+    assert np.abs(log.qd[-1]).max() < 1e-3
     assert np.abs(log.q_d - log.q).max() < 0.01  # it did follow
 
 
-def test_equations_of_mean_torques_hold_the_truth_and_of_instants_do_not(model: RobotModel) -> None:
+def test_equations_of_mean_torques_hold_the_truth_and_of_instants_do_not(
+    model: RobotModel, driven: list[Driven]
+) -> None:
     errors = replace(MeasurementErrors.from_model(model), torque_abs=1e-9, torque_rel=0.0, acceleration=np.full(3, 2.0))
-    worst = {}
-    for instant in (False, True):
-        robot = servo(model)
-        _, samples = drive(robot, 2.5, instant)
+    worst = []
+    for samples in (driven[0].means, driven[0].instants):
         data = Measurements.of(samples)
         windows = [(i, i + 50) for i in range(0, len(samples) - 51, 25)]
         rows = momentum_rows(model.kinematics, model.arm_prior, errors, data, windows)
-        gap = np.abs(rows.matrix @ robot.plant.theta_true - rows.target) - rows.slack
+        gap = np.abs(rows.matrix @ driven[0].theta - rows.target) - rows.slack
         assert len(gap) > 30
-        worst[instant] = float(gap.max())
-    assert worst[False] <= 0.0 < worst[True]
+        worst.append(float(gap.max()))
+    assert worst[0] <= 0.0 < worst[1]
     with pytest.raises(ParameterError, match="mean"):
         momentum_rows(model.kinematics, model.arm_prior, errors, data, windows, 0.02)
 
 
 @pytest.fixture(scope="module")
-def logs(model: RobotModel) -> list[TrackedLog]:
-    return [drive(servo(model, payload=load), 1.8)[0] for load in (False, True)]
+def seen(driven: list[Driven]) -> dict[float, MeasuredTube]:
+    """The tube of this servo, measured, by the margin of its inner part."""
+    tubes, (free, loaded) = {}, driven
+    for inner in (1.5, 3.0):
+        found = measure_tube(arm(), [free.log], [loaded.log], 3.6, TubeMargins(inner, 2.0 * inner, latency_s=0.02))
+        faster = {"largest_velocity": 0.8, "largest_acceleration": 1.0, "largest_jerk": 6.0, "heaviest": 3.6}
+        tubes[inner] = measured_tube(arm({**found, **faster}))
+    return tubes
 
 
-def seen(logs: list[TrackedLog], inner: float = 1.5) -> MeasuredTube:
-    """The tube of this servo, measured."""
-    found = measure_tube(arm(), logs[:1], logs[1:], 3.6, TubeMargins(inner, 2.0 * inner, latency_s=0.02))
-    faster = {"largest_velocity": 0.8, "largest_acceleration": 1.0, "largest_jerk": 6.0, "heaviest": 3.6}
-    return measured_tube(arm({**found, **faster}))
-
-
-def test_a_servo_that_weakens_is_caught_by_the_watch(model: RobotModel, logs: list[TrackedLog]) -> None:
-    def watched(weaken: float, tube: MeasuredTube) -> TrajectoryController:
+def test_a_servo_that_weakens_is_caught_by_the_watch(model: RobotModel, seen: dict[float, MeasuredTube]) -> None:
+    def watched(weaken: float) -> TrajectoryController:
         robot = servo(model, payload=True)
-        core, sample = TrajectoryController(model, tube), robot.measurement
+        core, sample = TrajectoryController(model, seen[1.5]), robot.measurement
         assert core.start(sample.stamp, sample.q, sample.qd, None, robot.desired) == []
         assert core.offer_plan(plan_from(model, 0.3, robot.desired), sample.stamp) is None
         send = None
@@ -524,11 +536,11 @@ def test_a_servo_that_weakens_is_caught_by_the_watch(model: RobotModel, logs: li
             send = core.step(sample.stamp, sample.q, sample.qd).send
         return core
 
-    good = watched(1.0, seen(logs))
+    good = watched(1.0)
     assert not good.claim_lost
     assert good.state is ControllerState.BRAKING  # no plan came for the hand-over
     assert not good.counts["inner tube left"]
-    weak = watched(0.4, seen(logs))
+    weak = watched(0.4)
     assert weak.counts["inner tube left"] or weak.claim_lost
     assert weak.reason != good.reason
 
@@ -538,18 +550,18 @@ FAULTS = ("none", "weak", "slack", "deaf", "restarted", "pushed", "slipped", "la
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_an_arm_that_leaves_its_tube_is_claimed_no_more_and_comes_to_rest(
-    model: RobotModel, logs: list[TrackedLog], fault: str
+    model: RobotModel, seen: dict[float, MeasuredTube], fault: str
 ) -> None:
     """Servo, messages and sensors fail at a random instant of a chain of plans; the truth is the plant's."""
     rng = np.random.default_rng(FAULTS.index(fault))
-    tube = seen(logs, 3.0)  # these motions are faster than the logs'
+    tube = seen[3.0]  # these motions are faster than the logs'
     robot, core = servo(model, payload=bool(rng.integers(2))), TrajectoryController(model, tube)
     sample, begin = robot.measurement, robot.desired
     assert core.start(sample.stamp, sample.q, sample.qd, None, begin) == []
     plan, when, send, stuck = plan_from(model, 0.3, begin, rng.uniform(-0.15, 0.15)), rng.uniform(0.5, 1.5), None, None
     assert core.offer_plan(plan, sample.stamp) is None
     outside = []
-    for _ in range(round(6.0 * RATE)):
+    for _ in range(round(4.6 * RATE)):
         now, before = robot.plant.time, robot.plant.time - 1.0 / RATE
         fails, first = now > when, before <= when < now
         q, qd = robot.plant.state
@@ -569,7 +581,7 @@ def test_an_arm_that_leaves_its_tube_is_claimed_no_more_and_comes_to_rest(
             measured = stuck
         stamp += {"late stamps": 0.05 * fails, "one stamp back": -0.1 * first}.get(fault, 0.0)
         send = core.step(stamp, *measured).send
-        if core.state is ControllerState.TRACKING and core._next is None and plan.hand_over_time - 0.6 < now < 3.0:
+        if core.state is ControllerState.TRACKING and core._next is None and plan.hand_over_time - 0.6 < now < 2.0:
             later = next_plan(plan, rng.uniform(-0.15, 0.15))
             plan = later if core.offer_plan(later, sample.stamp) is None else plan
         desired = (

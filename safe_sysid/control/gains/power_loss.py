@@ -7,7 +7,9 @@ L = diag(inertia_lower).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -58,8 +60,20 @@ class RegressorChange:
     by_r: float
 
 
+class MotionBounds(NamedTuple):
+    """How fast the arm may move, and what torques may change by then."""
+
+    error_rate: FloatArray  #: (n,) of |de|, rad/s
+    rate: FloatArray  #: (n,) of |qdd_a|, rad/s^2
+    sens: TorqueSensitivity
+    gain_qd: float  #: of ``sens.qd``, in units of L, 1/s
+    gain_qd_a: float  #: of ``sens.qd_a``, 1/s
+
+
 class ClosedLoop:
     """What does not depend on V_max: arm, box, assumptions and gains."""
+
+    _seen: tuple[float, MotionBounds] | None = None
 
     def __init__(
         self,
@@ -133,18 +147,23 @@ class ClosedLoop:
 
     def torque_norm(self, x: FloatArray) -> float:
         """Of torques bounded by x (n,)."""
-        return float(np.linalg.norm(x / self.root))
+        return _length(x / self.root)
 
     def motion_norm(self, x: FloatArray) -> float:
         """Of velocities bounded by x (n,)."""
-        return float(np.linalg.norm(x * self.largest))
+        return _length(x * self.largest)
 
     def gain(self, matrix: FloatArray) -> float:
         """Largest |M x| over |x| <= 1 for an M (n, n) bounded entrywise by ``matrix`` >= 0."""
         return float(np.linalg.norm(matrix / self.root[:, None] / self.root[None, :], 2))
 
-    def motion_bounds(self, nu: float) -> tuple[FloatArray, FloatArray, TorqueSensitivity]:
-        """Bounds (n,) of |de| and of |qdd_a|, and the sensitivities, for |r| <= nu, measured values included."""
+    def motion_bounds(self, nu: float) -> MotionBounds:
+        """For |r| <= nu, measured values included; the last answer is kept: every step of the proof asks for it."""
+        if self._seen is None or self._seen[0] != nu:
+            self._seen = nu, self._motion_bounds(nu)
+        return self._seen[1]
+
+    def _motion_bounds(self, nu: float) -> MotionBounds:
         a, rho = self.assume, nu / self.root
         error_rate = 2.0 * rho
         rate = a.acceleration + self.K_r * error_rate
@@ -156,12 +175,12 @@ class ClosedLoop:
             a.velocity + rho + noise,
             rate + self.K_r * (a.velocity_error + noise),
         )
-        return error_rate, rate, sens
+        return MotionBounds(error_rate, rate, sens, self.gain(sens.qd), self.gain(sens.qd_a))
 
     def change(self, nu: float, speed: float, age_max: float, lead: float) -> RegressorChange:
         """Step 6, for |r| <= nu, |dr| <= ``speed`` and ages up to ``age_max``."""
         a, norm = self.assume, self.torque_norm
-        error_rate, rate, sens = self.motion_bounds(nu)
+        error_rate, rate, sens, gain_qd, _ = self.motion_bounds(nu)
         k_max = float(np.max(self.K_r))
         ratio = k_max / float(np.min(self.K_r))
         qdd = rate + speed / self.root
@@ -180,7 +199,7 @@ class ClosedLoop:
         step = np.minimum(2.0, flip / self.transition) if self.transition > 0.0 else 2.0 * np.ones_like(flip)
         fixed = norm(rows + self.coulomb * step)
         fixed += self.mu * k_max * k_max * self.motion_norm(a.position_error)
-        by_r = self.gain(sens.qd) + self.mu * self.across * self.k_spread
+        by_r = gain_qd + self.mu * self.across * self.k_spread
         return RegressorChange(norm(sens.q @ a.velocity), aged, fixed, by_r)
 
     def crude(self, nu: float, age: float, lead: float) -> tuple[float, float, RegressorChange] | None:
@@ -188,8 +207,7 @@ class ClosedLoop:
         S = self.assume.uncertainty * self.stretch
         if not np.isfinite(self.stretch):
             return None
-        _, _, sens = self.motion_bounds(nu)
-        coriolis = self.gain(sens.qd_a) * nu
+        coriolis = self.motion_bounds(nu).gain_qd_a * nu
         friction = float(np.max(self.viscous / self.root**2)) * nu + 2.0 * self.torque_norm(self.coulomb)
         R1 = 0.0
         # The change needs a bound of |dr|, which needs R1: grow until it covers itself.
@@ -219,7 +237,7 @@ class ClosedLoop:
         R1, omega, change = found
         age, own = 0.5 * (h + d), 0.5 * h
         m1, m2 = eta + h * (2.0 * S + R1), eta + 2.0 * h * (2.0 * S + R1)
-        turning = 2.0 * self.gain(self.motion_bounds(nu)[2].qd_a) * h  # |H(t) - H(s)| L^-1
+        turning = 2.0 * self.motion_bounds(nu).gain_qd_a * h  # |H(t) - H(s)| L^-1
         # Coefficients of the age a, of the own age a - d_k, and of both times U (steps 7 to 9).
         by_age_U = omega + e_d * (nu + eta)
         by_own_U = e_d * nu + (c_d + k) * m1 + nu * change.by_r
@@ -251,9 +269,13 @@ class ClosedLoop:
             "weighting": 2.0 * self.kappa * h * growth / 8.0 * float(np.exp(2.0 * self.kappa * h)),
             "between": 4.0 * self.kappa * excess,
         }
-        _, rate, _ = self.motion_bounds(nu)
-        qdd = _ROUND * (rate + (2.0 * S + R1) / self.root)
+        qdd = _ROUND * (self.motion_bounds(nu).rate + (2.0 * S + R1) / self.root)
         return PowerLoss(_ROUND * sum(parts.values()), _ROUND * excess, qdd, parts)
+
+
+def _length(x: FloatArray) -> float:
+    """Euclidean, as ``numpy.linalg.norm`` has it, in a fifth of its time."""
+    return math.sqrt(x.dot(x))
 
 
 def _mean_distance(x: float, z: float, lead: float) -> float:
