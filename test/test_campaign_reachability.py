@@ -86,7 +86,16 @@ TOLD = {
 @pytest.mark.parametrize("name", TOLD)
 def test_an_enclosure_that_is_told_something_wrong_is_noticed(name):
     fixed = SMALL | {"intervals": 16, "tracking": "usual", "motion": "rest", "limits": "wide"} | TOLD[name]
-    assert any(run_trial(21, index, {"fixed": fixed, "break": name})["broken"] for index in range(6))
+    found = AttackRecord()
+    for index in range(name in ("feed_forward", "gears"), 6):  # their first trial finds nothing
+        case = build_case(21, index, {"fixed": fixed})
+        claims = breaks.told(case, name)
+        _, times, symbols = trial.attack_enclosures(case, claims, found)
+        if not found.broken:
+            trial.attack_plan(case, claims, times, symbols, found)
+        if found.broken:
+            break
+    assert found.broken
     assert set(TOLD) == set(breaks.BREAKS) == set(command._TOLD_WRONGLY)
 
 
@@ -388,13 +397,14 @@ def test_the_command_runs_goes_on_and_repeats(here, tmp_path, capsys):
 
 def test_violations_are_told_and_exit_with_one(here, monkeypatch, tmp_path, capsys):
     path = tmp_path / "r.json"
-    assert run_command("--trials", 2, "--break", "radius", "--json", path) == 0  # there it is what is looked for
+    seed = ("--seed", SMALL_SEED)
+    assert run_command("--trials", 1, *seed, "--break", "radius", "--json", path) == 0  # what is looked for
     assert "noticed in" in capsys.readouterr().out
     assert json.loads(path.read_text())["results"][0]["repeat"].endswith("--break radius --trial 0")
     real = runner.run_chunk
     wrong = {"violations": [{"family": "torque", "claimed": 1.0, "found": 2.0, "symbols": [0.0]}], "broken": 1}
     monkeypatch.setattr(runner, "run_chunk", lambda campaign, indices: [r | wrong for r in real(campaign, indices)])
-    assert run_command("--trials", 1) == 1
+    assert run_command("--trials", 1, *seed) == 1
     text = capsys.readouterr().out
-    assert "--seed 0 --trial 0" in text
+    assert f"--seed {SMALL_SEED} --trial 0" in text
     assert "symbols" not in text

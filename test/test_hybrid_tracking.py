@@ -23,10 +23,11 @@ from safe_sysid.learning.neural.file import write_hybrid
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import is_consistent
 from safe_sysid.simulation.flexible import FlexibleArm, read_effects
+from safe_sysid.studies.campaign.summary import rows_and_errors
 from safe_sysid.studies.hybrid import budgets
 from safe_sysid.studies.hybrid import make_data as data
 from safe_sysid.studies.hybrid.base_parameters import combinations, summary_5, table_5
-from safe_sysid.studies.hybrid.budgets import normalised_error, run_budget, summary_which, table_which, train_part
+from safe_sysid.studies.hybrid.budgets import normalised_error, run_budget, table_which, train_part
 from safe_sysid.studies.hybrid.drive import GAINS, ModelFeedForward, drive, guard, impedance
 from safe_sysid.studies.hybrid.friction import OwnFriction
 from safe_sysid.studies.hybrid.joint_errors import summary_joints
@@ -34,10 +35,10 @@ from safe_sysid.studies.hybrid.motions import FAST, SLOW, exciting_series, minim
 from safe_sysid.studies.hybrid.paper import JOINTS, average
 from safe_sysid.studies.hybrid.rigid_models import drawing, identified, rigid_torque
 from safe_sysid.studies.hybrid.tracking import (
-    TrackingExperiment,
     load_model,
     run_trial,
     torques_along,
+    total,
     trained_models,
     write_rigid_models,
 )
@@ -213,18 +214,18 @@ def test_trials_give_tables_beside_the_papers(tmp_path: Path) -> None:
     files = write_rigid_models(tmp_path, None)
     assert list(files) == ["drawing"]
     models = {"RBD 2S": files["drawing"]}
-    experiment = TrackingExperiment("tracking", 0, {"models": models, "scale": 0.0, "motions": 1})
-    assert experiment.total == 6
-    results = [run_trial(0, k, experiment.options) for k in (3, 5)]  # fast, medium and stiff
+    options = {"models": models, "scale": 0.0, "motions": 1}
+    assert total(options) == 6
+    results = [run_trial(0, k, options) for k in (3, 5)]  # fast, medium and stiff
     assert [r["gains"] for r in results] == ["medium", "stiff"]
     assert np.mean(results[1]["rmse"]) < 0.3 * np.mean(results[0]["rmse"]), "stiffness helps a wrong model"
-    told = summary("7", experiment.header(), results)
+    told = summary("7", {}, results)
     stiff = next(row for row in told["rows"] if row["gains"] == "stiff")
     assert stiff["joints"] == results[1]["rmse"]
     assert stiff["paper"] == average("rmse", "stiff", "RBD 2S")
     assert stiff["paper"] == pytest.approx(np.mean(JOINTS["rmse", "stiff"]["RBD 2S"]), abs=1e-3)
     assert table("7", told).row_count == 4
-    assert table("3", summary("3", experiment.header(), results)).row_count == 6
+    assert table("3", summary("3", {}, results)).row_count == 6
 
 
 def test_what_table_2_trained_is_tracked_with_by_the_papers_names(tmp_path: Path) -> None:
@@ -404,7 +405,7 @@ def test_a_trial_with_a_budget_has_all_that_the_page_shows(
     assert errors[0] < errors[1], "where it was identified, a model beats the drawing"
     learned = [torques_along(panda(), tmp_path / "out" / "LIP, 1 min.npz", m) for m in train]
     assert normalised_error(learned, train, span) < errors[1], "so does a learned one"
-    told = summary_which({}, [drawn, taught, {"index": 8, "error": "no"}])
+    told = rows_and_errors({}, [drawn, taught, {"index": 8, "error": "no"}])
     assert told["errors"] == ["no"]
     assert table_which(told).row_count == 2
 

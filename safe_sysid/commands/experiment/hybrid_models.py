@@ -27,7 +27,7 @@ def trainings(which: str, options: argparse.Namespace, dataset: Dataset, console
     )
     folder.mkdir(parents=True, exist_ok=True)
     return run_trials(
-        campaign, campaign.total, options.out / f"models_{which}{how}.jsonl", options, console,
+        campaign, model_tables.total(campaign.options), options.out / f"models_{which}{how}.jsonl", options, console,
         lambda found: model_tables.summary(which, campaign.header(), found),
         lambda told, _: show_table(
             console, model_tables.table_parts(told) if which == "parts" else model_tables.table(which, told)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +15,19 @@ from safe_sysid.learning.neural.models import MODELS
 from safe_sysid.learning.neural.scaling import scaling_of
 from safe_sysid.picture_style import new_figure, save_figure, style_axis
 from safe_sysid.studies.campaign.runner import Campaign
+from safe_sysid.studies.campaign.summary import finished
 from safe_sysid.studies.hybrid.make_data import load_panda
 
 __all__ = [
     "PAPER",
-    "ModelExperiment",
     "draw_figure_2",
-    "is_sound",
     "model_experiment",
     "run_trial",
     "summary",
     "table",
     "table_4",
     "table_parts",
+    "total",
 ]
 
 Result = dict[str, Any]
@@ -63,24 +62,15 @@ PAPER: dict[str, dict[tuple[str, str], tuple[float, float, float]]] = {
 }
 
 
-@dataclass(frozen=True)
-class ModelExperiment(Campaign):
-    """Trials: every model of a table with every seed."""
-
-    def function(self) -> Callable[[int, int, dict[str, Any]], Result]:
-        """The trial."""
-        return run_trial
-
-    @property
-    def total(self) -> int:
-        """Number of trials."""
-        return len(TRAINED[self.options["table"]]) * int(self.options["seeds"])
+def total(options: Result) -> int:
+    """Number of trials: every model of a table with every seed. ``options``: as of :func:`run_trial`."""
+    return len(TRAINED[options["table"]]) * int(options["seeds"])
 
 
 def model_experiment(
     which: str, seed: int, seeds: int, dataset: Dataset, out: Path, minutes: float | None, as_paper: bool = False,
     device: str = "cpu",
-) -> ModelExperiment:  # fmt: skip
+) -> Campaign:  # fmt: skip
     """The trials of a table.
 
     Args:
@@ -101,12 +91,7 @@ def model_experiment(
         "table": which, "seeds": seeds, "data": str(dataset.folder.resolve()), "out": str(out.resolve()),
         "minutes": minutes, "as_paper": as_paper, "device": device,
     }  # fmt: skip
-    return ModelExperiment("hybrid_models", seed, options)
-
-
-def is_sound(result: Result) -> bool:
-    """Whether a training ran to its end. ``result``: of the trial."""
-    return "error" not in result
+    return Campaign("hybrid_models", seed, options)
 
 
 def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
@@ -141,9 +126,7 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
 def _rows(which: str, results: Sequence[Result]) -> list[Result]:
     """One row per model, optimization and seed, the rigid parts of hybrid models included (Table II)."""
     rows = []
-    for result in results:
-        if not is_sound(result):
-            continue
+    for result in finished(results):
         shown = {result["model"]: result["errors"]}
         if which == "2" and result["model"] == "rbd_sign_lstm":
             shown |= {part: result["parts"][part] for part in PARTS}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from safe_sysid.learning.neural.file import read_hybrid
 from safe_sysid.learning.neural.stepping import SteppingModel
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.simulation.flexible import FlexibleArm, read_effects
-from safe_sysid.studies.campaign.runner import Campaign
+from safe_sysid.studies.campaign.summary import finished
 from safe_sysid.studies.hybrid.drive import GAINS, ModelFeedForward, Predictor, drive, guard, impedance
 from safe_sysid.studies.hybrid.make_data import load_panda
 from safe_sysid.studies.hybrid.motions import set_points
@@ -30,13 +29,12 @@ from safe_sysid.whole_files import replacing
 __all__ = [
     "DURATIONS",
     "RIGID",
-    "TrackingExperiment",
     "averages",
     "check_models",
-    "is_sound",
     "load_model",
     "run_trial",
     "torques_along",
+    "total",
     "trained_models",
     "write_rigid_models",
 ]
@@ -152,23 +150,9 @@ def torques_along(model: RobotModel, path: Path, motion: MeasuredMotion) -> Floa
     return np.array([predict(*at).copy() for at in zip(motion.q, motion.qd, motion.qdd, strict=True)])
 
 
-@dataclass(frozen=True)
-class TrackingExperiment(Campaign):
-    """Trials: every model, at all gains, slow and fast."""
-
-    def function(self) -> Callable[[int, int, dict[str, Any]], Result]:
-        """The trial."""
-        return run_trial
-
-    @property
-    def total(self) -> int:
-        """Number of trials."""
-        return len(self.options["models"]) * len(GAINS) * len(DURATIONS)
-
-
-def is_sound(result: Result) -> bool:
-    """Whether a trial ran to its end; an arm that ran away is a result."""
-    return "error" not in result
+def total(options: dict[str, Any]) -> int:
+    """Number of trials: every model, at all gains, slow and fast. ``options``: as of :func:`run_trial`."""
+    return len(options["models"]) * len(GAINS) * len(DURATIONS)
 
 
 def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
@@ -217,10 +201,9 @@ def averages(results: Sequence[Result], key: str) -> dict[tuple[str, str], Float
     ``key``: ``rmse`` or ``final``.
     """
     groups: dict[tuple[str, str], list[Any]] = {}
-    for result in results:
-        if is_sound(result):
-            model = result["model"].partition(SEED)[0]
-            groups.setdefault((model, result["gains"]), []).append(result[key])
+    for result in finished(results):
+        model = result["model"].partition(SEED)[0]
+        groups.setdefault((model, result["gains"]), []).append(result[key])
     return {
         group: None if any(value is None for value in values) else np.mean(values, axis=0)
         for group, values in groups.items()
