@@ -16,7 +16,7 @@ from safe_sysid.cli import main
 from safe_sysid.control.laws.law import ModelInUse
 from safe_sysid.core.layout import COULOMB
 from safe_sysid.dynamics import dynamics_of
-from safe_sysid.errors import ModelError, ParameterError
+from safe_sysid.errors import ParameterError
 from safe_sysid.identification.arm.base_parameters import random_states
 from safe_sysid.learning.neural.dataset import read_dataset
 from safe_sysid.learning.neural.file import write_hybrid
@@ -28,9 +28,9 @@ from safe_sysid.studies.hybrid import budgets
 from safe_sysid.studies.hybrid import make_data as data
 from safe_sysid.studies.hybrid.base_parameters import combinations, summary_5, table_5
 from safe_sysid.studies.hybrid.budgets import normalised_error, run_budget, table_which, train_part
-from safe_sysid.studies.hybrid.drive import GAINS, ModelFeedForward, drive, guard, impedance
+from safe_sysid.studies.hybrid.drive import GAINS, ModelFeedForward, drive, impedance
 from safe_sysid.studies.hybrid.friction import OwnFriction
-from safe_sysid.studies.hybrid.joint_errors import summary_joints
+from safe_sysid.studies.hybrid.model_tables import summary_joints
 from safe_sysid.studies.hybrid.motions import FAST, SLOW, exciting_series, minimum_jerk, set_points, slower
 from safe_sysid.studies.hybrid.paper import JOINTS, average
 from safe_sysid.studies.hybrid.rigid_models import drawing, identified, rigid_torque
@@ -304,68 +304,6 @@ def test_friction_known_exactly_is_best_only_where_nothing_else_is_missed(tmp_pa
         min(rows["as in the file", f"its own, {what}"] for what in ("measured", "desired"))
         > 2.0 * (rows["as in the file", "Coulomb, measured"])
     )
-
-
-# ------------------------------------------------------------------------------------------------------- attacks
-
-
-def _attack(kind: int, rng: np.random.Generator) -> object:
-    """A feed-forward that is wrong in one way."""
-    sign = rng.choice([-1.0, 1.0], 7)
-
-    def model(q, qd, q_d, qd_d, qdd_d, t):  # type: ignore[no-untyped-def]
-        q[:], qd_d[:] = np.nan, 1e9  # its arguments are its own: what it does to them stays there
-        match kind:
-            case 0:
-                return 1e6 * np.sign(qd), 1.0  # pushes every motion on
-            case 1:
-                return sign * np.inf, 1.0
-            case 2:
-                return np.full(7, np.nan), 1.0
-            case 3:
-                return 200.0 * sign * np.sign(np.sin(2e3 * t)), 1.0  # as fast as it can
-            case 4:
-                return 50.0 * sign, float(rng.choice([np.nan, -1.0, 2.0, np.inf, 1.0]))
-            case 5:
-                return np.zeros(6), 1.0
-            case 6:
-                raise RuntimeError("corrupted")
-            case _:
-                return rng.normal(0.0, 10.0 ** rng.uniform(-2, 8), 7), rng.uniform()
-
-    return model
-
-
-@pytest.mark.parametrize("kind", range(8))
-def test_no_feed_forward_breaks_the_guards_bounds_under_impedance(kind: int) -> None:
-    """What is added stays finite, within its bound and its rate, whatever is said."""
-    rng, model = np.random.default_rng(kind), panda()
-    simulated, law = arm(1.0), impedance(model, "medium")
-    added = guard(model, _attack(kind, rng))  # type: ignore[arg-type]
-    known = ModelInUse(model.theta_nominal, model.theta_nominal, np.zeros(len(model.theta_nominal)))
-    bound, pace = added.bound.copy(), added._rate * simulated.period
-    reference = np.zeros((3, 7))
-    reference[0] = model.settings.home
-    before, largest, ran = np.zeros(7), np.zeros(7), 0
-    for k in range(120):
-        alone = law.step(simulated.time, simulated.q, simulated.qd, reference, known).copy()
-        added.next(simulated.time, simulated.q, simulated.qd, reference, simulated.period)
-        command = np.clip(alone + added.torque, -model.limits.torque, model.limits.torque)
-        assert np.all(np.isfinite(command))
-        assert np.all(np.abs(added.torque) <= bound)
-        assert np.all(np.abs(added.torque - before) <= pace * (1.0 + 1e-12))
-        before, largest = added.torque.copy(), np.maximum(largest, np.abs(added.torque))
-        try:
-            simulated.step(command)
-        except ModelError:
-            break  # an arm without claims may run away; nothing beyond the bound was added
-        ran = k
-    assert ran > 40
-    if kind in (1, 2, 5, 6):
-        assert not np.any(largest), "nothing of what cannot be used"
-        assert set(added.ticks) <= {"feed-forward not finite"} or any("failed" in why for why in added.ticks)
-    if kind == 0:
-        assert np.any(largest == bound), "the attack reaches the bound, so the bound is what holds it"
 
 
 # ------------------------------------------------------------------------------------------------ which model when

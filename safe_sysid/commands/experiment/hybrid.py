@@ -135,13 +135,13 @@ def _base_parameters(which: str, options: argparse.Namespace, dataset: Dataset, 
 
 
 def _joints(which: str, options: argparse.Namespace, dataset: Dataset, console: Console) -> int:
-    from safe_sysid.studies.hybrid import joint_errors
+    from safe_sysid.studies.hybrid import model_tables
 
-    told = joint_errors.summary_joints(_models(options, dataset), dataset)
+    told = model_tables.summary_joints(_models(options, dataset), dataset)
     write_told(options, told)
-    show_table(console, joint_errors.table_joints(told))
+    show_table(console, model_tables.table_joints(told))
     if options.figure:
-        console.print(f"wrote {joint_errors.draw_figure_3(told, options.out)}", soft_wrap=True)
+        console.print(f"wrote {model_tables.draw_figure_3(told, options.out)}", soft_wrap=True)
     return 0
 
 

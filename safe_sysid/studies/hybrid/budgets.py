@@ -33,9 +33,8 @@ from safe_sysid.robot.model import RobotModel
 from safe_sysid.studies.hybrid.drive import GAINS
 from safe_sysid.studies.hybrid.make_data import driven_series, load_panda
 from safe_sysid.studies.hybrid.motions import exciting_series
-from safe_sysid.studies.hybrid.rigid_models import drawing, identified, rigid_torque
+from safe_sysid.studies.hybrid.rigid_models import drawing, identified, rigid_torque, write_rigid
 from safe_sysid.studies.hybrid.tracking import DURATIONS, RIGID, load_model, run_trial, torques_along
-from safe_sysid.whole_files import replacing
 
 __all__ = ["BUDGETS", "learnable", "normalised_error", "run_budget", "table_which", "total", "train_part"]
 
@@ -94,9 +93,7 @@ def _faster(model: RobotModel, folder: Path, scale: float, theta: FloatArray) ->
         path = folder / f"faster_{seed}.npz"
         if not path.is_file():
             series = exciting_series(model, seed, 8.0, 5, _FASTER, draws=10, improvements=10)
-            motion = driven_series(model, series, scale, theta)
-            with replacing(path) as temporary, temporary.open("wb") as file:
-                np.savez(file, stamp=motion.stamp, q=motion.q, qd=motion.qd, qdd=motion.qdd, tau=motion.tau)
+            write_motion(path, driven_series(model, series, scale, theta))
         arrays = read_arrays(path)
         out.append(MeasuredMotion(*(arrays[key] for key in ("stamp", "q", "qd", "qdd", "tau"))))
     return out
@@ -179,8 +176,7 @@ def _write_rigid(model: RobotModel, dataset: Dataset, kind: str | None, budget: 
     else:
         thin = [tuple(x[::_THIN] for x in (m.q, m.qd, m.qdd, m.tau)) for m in train_part(dataset, budget)]
         theta, _ = identified(model, thin, kind)  # type: ignore[arg-type]
-    with replacing(path) as temporary, temporary.open("wb") as file:
-        np.savez(file, theta=theta)
+    write_rigid(path, theta)
 
 
 def _write_lip(model: RobotModel, motions: Sequence[MeasuredMotion], seed: int, path: Path) -> None:

@@ -23,8 +23,7 @@ from safe_sysid.studies.campaign.summary import finished
 from safe_sysid.studies.hybrid.drive import GAINS, ModelFeedForward, Predictor, drive, guard, impedance
 from safe_sysid.studies.hybrid.make_data import load_panda
 from safe_sysid.studies.hybrid.motions import set_points
-from safe_sysid.studies.hybrid.rigid_models import drawing, identified, rigid_torque
-from safe_sysid.whole_files import replacing
+from safe_sysid.studies.hybrid.rigid_models import drawing, identified, rigid_torque, write_rigid
 
 __all__ = [
     "DURATIONS",
@@ -65,21 +64,18 @@ _LOST = 120.0
 _THIN = 20  # rows of data that one is taken of
 
 
-def write_rigid_models(
-    folder: Path, dataset: Dataset | None, terms: Mapping[str, str | None] | None = None
-) -> dict[str, str]:
+def write_rigid_models(folder: Path, dataset: Dataset | None) -> dict[str, str]:
     """Identify the rigid models of a data set, unless that was done; returns their files by name.
 
     Args:
         folder: of the files, one per model: ``theta``.
         dataset: whose training motions tell; None: the drawing alone.
-        terms: models that are wanted, as :data:`RIGID`.
 
     Raises:
         SafeSysIdError: data that no real arm fits.
     """
     model, files = load_panda(), {}
-    for name, kind in (terms or RIGID).items():
+    for name, kind in RIGID.items():
         if kind is not None and dataset is None:
             continue
         path = folder / f"{name}.npz"
@@ -92,8 +88,7 @@ def write_rigid_models(
             motions = (dataset.motion(entry) for entry in dataset.of("train"))
             thin = [(m.q[::_THIN], m.qd[::_THIN], m.qdd[::_THIN], m.tau[::_THIN]) for m in motions]
             theta, _ = identified(model, thin, kind)
-        with replacing(path) as temporary, temporary.open("wb") as file:
-            np.savez(file, theta=theta)
+        write_rigid(path, theta)
     return files
 
 
@@ -112,8 +107,7 @@ def trained_models(folder: Path) -> dict[str, str]:
             theta = np.array(read_hybrid(path).theta)
             for name in ("RBD+Sign E2E", "RBD E2E"):
                 part = folder / f"{name}{SEED}{seed}.npz"
-                with replacing(part) as temporary, temporary.open("wb") as file:
-                    np.savez(file, theta=theta)
+                write_rigid(part, theta)
                 files[part.stem] = str(part.resolve())
                 theta[ParameterLayout.of_size(len(theta)).coulomb] = 0.0
     return dict(sorted(files.items()))
