@@ -116,6 +116,8 @@ def trained_models(folder: Path) -> dict[str, str]:
 def load_model(model: RobotModel, path: Path) -> tuple[FloatArray, Predictor | None]:
     """What the law inverts, and what is fed forward besides: a rigid model's file, or a learned one's.
 
+    Returns (14 n,) parameters, and the torque (n,), N m, of q, qd and qdd, (n,) each; None where nothing is added.
+
     Raises:
         SafeSysIdError: the file is neither, or another arm's.
     """
@@ -190,7 +192,7 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
 
 
 def averages(results: Sequence[Result], key: str) -> dict[tuple[str, str], FloatArray | None]:
-    """By model and gains, each joint's mean over slow and fast and over seeds, degrees; None where the arm failed.
+    """By model and gains, each joint's mean (n,) over slow and fast and over seeds, degrees; None where the arm failed.
 
     ``key``: ``rmse`` or ``final``.
     """
