@@ -18,7 +18,7 @@ from safe_sysid.core.layout import COULOMB
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.arm.base_parameters import random_states
-from safe_sysid.learning.neural.dataset import read_dataset
+from safe_sysid.learning.neural.dataset import MeasuredMotion, read_dataset, write_index, write_motion
 from safe_sysid.learning.neural.file import write_hybrid
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import is_consistent
@@ -309,8 +309,12 @@ def test_friction_known_exactly_is_best_only_where_nothing_else_is_missed(tmp_pa
 # ------------------------------------------------------------------------------------------------ which model when
 
 
-def test_a_budget_is_fast_motions_first_and_no_more(tiny: Path) -> None:
-    dataset = read_dataset(tiny)
+def test_a_budget_is_fast_motions_first_and_no_more(tmp_path: Path) -> None:
+    entries, rng = data.entries(data.SIZES["tiny"]), np.random.default_rng(6)
+    for entry in entries:
+        count = {"fast": 800, "slow": 3200}[entry.speed]
+        write_motion(tmp_path / entry.file, MeasuredMotion(1e-3 * np.arange(count), *rng.normal(size=(4, count, 7))))
+    dataset = write_index(tmp_path, "panda", panda().joint_names, 1000.0, 1.0, entries)
     whole = train_part(dataset, 30.0)
     assert sum(map(len, whole)) == sum(len(dataset.motion(entry)) for entry in dataset.of("train"))
     some = train_part(dataset, 1.6 / 60.0)

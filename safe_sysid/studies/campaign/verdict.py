@@ -142,7 +142,7 @@ class TruthViolations:
             )
 
     def nearest_bound(self, lower: FloatArray, upper: FloatArray, model: RobotModel) -> int:
-        """Which of the bounds ``lower`` and ``upper``, (10,) each, is nearest to the truth, of those that data improved.
+        """Which of the bounds ``lower`` and ``upper``, (10,), is nearest to the truth, of those that data improved.
 
         Lower ones are 0 to 9, upper ones 10 to 19.
         """
