@@ -20,13 +20,15 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "test"), str(ROOT / "benchmarks")]
+sys.path[:0] = [str(ROOT), str(ROOT / "test")]
 
 from browser_support import Tab, browser, why_no_browser  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
 WIDE, PHONE = (1440, 900), (390, 844)
 LARGEST = 400_000
+#: Of the report: width and height of the window, and pixels per pixel, by name of the picture.
+_REPORT = {"report_desktop": (1000, 1130, 1.0), "report_phone": (360, 900, 2.0)}
 _HIDE = "document.querySelectorAll('.mantine-Notification-root').forEach(n => { n.style.display = 'none'; })"
 
 
@@ -115,6 +117,25 @@ def views(open_tab: Any, directory: Path) -> None:
         run.close()
 
 
+def report(open_tab: Any, directory: Path) -> None:
+    """The page of a run, on a desk and on a phone."""
+    from safe_sysid.report.run.facts import read_facts
+    from safe_sysid.report.run.html import write_run_report
+    from safe_sysid.report.run.robot import robot_of_run
+
+    run_dir = directory / "reported"
+    command = [sys.executable, "-m", "safe_sysid", "demo", "--scene", "six_boxes", "--quiet"]
+    subprocess.run([*command, "--out", str(run_dir)], check=True, cwd=ROOT)
+    facts = read_facts(run_dir)
+    page, _ = write_run_report(facts, directory / "report.html", robot_of_run(facts))
+    for name, (width, height, scale) in _REPORT.items():
+        tab = open_tab(page.as_uri(), width, height, device_scale_factor=scale, color_scheme="light")
+        path = IMAGES / f"{name}.png"
+        tab.page.screenshot(path=str(path))
+        if path.stat().st_size > LARGEST:
+            raise SystemExit(f"{path}: {path.stat().st_size} bytes: expected at most {LARGEST}")
+
+
 def main() -> int:
     """Make them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -131,9 +152,7 @@ def main() -> int:
             if "view" in which:
                 views(open_tab, Path(scratch))
             if "report" in which:
-                from screenshots_report import report_pictures
-
-                report_pictures(open_tab, IMAGES)
+                report(open_tab, Path(scratch))
     return 0
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pinocchio as pin
 
+from safe_sysid.dynamics import Dynamics
 from safe_sysid.robot.model import Kinematics, Motors
 
 
@@ -53,6 +54,29 @@ def positions(kin: Kinematics, rng: np.random.Generator, count: int) -> np.ndarr
     """(count, n) anywhere, prismatic joints in their travel."""
     low = np.where(kin.sliding, kin.travel[:, 0], -3.0)
     return rng.uniform(low, np.where(kin.sliding, kin.travel[:, 1], 3.0), (count, len(kin.axis)))
+
+
+def check_agreement(
+    ours: Dynamics, theirs: Dynamics, kin: Kinematics, theta: np.ndarray, rng: np.random.Generator
+) -> None:
+    """Two backends say the same of four states, and of one of them alone."""
+    q, (qd, qd_a, qdd) = positions(kin, rng, 4), rng.uniform(-2, 2, (3, 4, len(kin.axis)))
+    for name, arguments in (
+        ("inverse_dynamics", (theta, q, qd, qdd, 0.3)),
+        ("inverse_dynamics", (theta, q, qd, qdd)),
+        ("gravity", (theta, q)),
+        ("mass_matrix", (theta, q)),
+        ("torque_regressor", (q, qd, qdd, 0.3)),
+        ("slotine_li_regressor", (q, qd, qd_a, qdd)),
+        ("momentum_regressor", (q, qd)),
+        ("momentum_rate_regressor", (q, qd, 0.3)),
+    ):
+        found, expected = (getattr(backend, name)(*arguments) for backend in (ours, theirs))
+        scale = max(1.0, float(np.max(np.abs(expected))))
+        np.testing.assert_allclose(found, expected, rtol=0.0, atol=1e-11 * scale, err_msg=name)
+        one = [x[2] if np.ndim(x) == 2 else x for x in arguments]
+        for backend, batch in ((ours, found), (theirs, expected)):
+            np.testing.assert_allclose(getattr(backend, name)(*one), batch[2], rtol=1e-13, atol=1e-13 * scale)
 
 
 def mass_matrix(model: pin.Model, q: np.ndarray) -> np.ndarray:

@@ -57,7 +57,7 @@ def motion_about(q, by=0.3, seconds=2.0):
 def task_at(q, carry, dumbbell="4lb"):
     """A task whose motions begin and end at one pose."""
     q = np.asarray(q, float)
-    return CarryTask(dumbbell, q, QuinticTrajectory.hold(q), carry, None, np.zeros(3), np.eye(3))
+    return CarryTask(dumbbell, q, QuinticTrajectory.hold(q), carry, None)
 
 
 def run_phase(driver, cell, phase, trajectory):

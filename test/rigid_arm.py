@@ -29,6 +29,7 @@ class RigidArm:
         self._model = pinocchio_model(model, theta)
         self._data = self._model.createData()
         self._fc, self._fv, self._rotor, self._beta = theta[10 * n :].reshape(4, n)
+        self._is_upper, self._rotors = np.triu(np.ones((n, n), bool)), np.diag(self._rotor)
         self._with_rotors = self._model.copy()
         self._with_rotors.armature = self._rotor.copy()
         self._aba = self._with_rotors.createData()
@@ -38,8 +39,8 @@ class RigidArm:
 
     def inertia(self, q: np.ndarray) -> np.ndarray:
         """H (n, n) with rotors."""
-        upper = np.triu(pin.crba(self._model, self._data, q))
-        return upper + np.triu(upper, 1).T + np.diag(self._rotor)
+        upper = pin.crba(self._model, self._data, q)
+        return np.where(self._is_upper, upper, upper.T) + self._rotors
 
     def acceleration(self, q: np.ndarray, qd: np.ndarray, torque: np.ndarray) -> np.ndarray:
         """Qdd (n,)."""

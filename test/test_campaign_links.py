@@ -11,15 +11,14 @@ from safe_sysid.studies.campaign.reachability.record import AttackRecord
 honest = loading.allowed_pairs
 
 
-def broken(trials: int) -> int:
-    """In how many trials something was violated."""
-    count = 0
+def broken(trials: int) -> bool:
+    """Whether anything is violated in one of so many trials."""
     for index in range(trials):
         record = AttackRecord()
         attack_links(31, index, record)
-        assert record.enclosures["links"] >= 0
-        count += record.broken > 0
-    return count
+        if record.broken:
+            return True
+    return False
 
 
 def neighbours(bodies, kinematics, joined, extra, file):
@@ -41,13 +40,13 @@ def whole_links(bodies, kinematics, joined, extra, file):
 
 
 def test_distances_of_the_urdf_keep_what_is_enclosed():
-    assert broken(15) == 0
+    assert not broken(15)
 
 
 @pytest.mark.parametrize("rule", [neighbours, whole_links])
 def test_a_rule_that_leaves_too_much_unchecked_is_noticed(monkeypatch, rule):
     monkeypatch.setattr(loading, "allowed_pairs", rule)
-    assert broken(20) > 0
+    assert broken(20)
 
 
 def test_a_shape_that_is_covered_too_thinly_is_noticed(monkeypatch):
@@ -61,4 +60,4 @@ def test_a_shape_that_is_covered_too_thinly_is_noticed(monkeypatch):
         return bodies
 
     monkeypatch.setattr(loading, "build_bodies", thin)
-    assert broken(20) > 0
+    assert broken(20)

@@ -39,10 +39,10 @@ CRAWL = {"box": "usual", "tracking": "large", "motion": "crawl", "transition": 0
 # --- it finds nothing where nothing is wrong -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("first", [0, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("first", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in (3, 6))])
 def test_no_enclosure_and_no_certificate_is_broken(first):
-    """A small campaign; `safe-sysid campaign reachability` is the large one."""
-    trials = [run_trial(11, index, {}) for index in range(first, first + 5)]
+    """A small campaign, of packaged robots too; `safe-sysid campaign reachability` is the large one."""
+    trials = [run_trial(11, index, {}) for index in range(first, first + 3)]
     assert [complaint(t) for t in trials if not is_sound(t)] == []
     counts = summarise(trials)
     assert counts["enclosures"] > 300
@@ -52,18 +52,15 @@ def test_no_enclosure_and_no_certificate_is_broken(first):
     )
 
 
-def test_every_kind_of_motion_and_a_packaged_robot_are_attacked():
+def test_every_kind_of_motion_is_attacked():
     for i, motion in enumerate(MOTIONS):
         fixed = {"motion": motion, "joints": 2, "intervals": 3, "robot": "random"}
         assert is_sound(run_trial(12, i, {"fixed": fixed})), motion
-    result = run_trial(12, 0, {"fixed": {"robot": "kinova_gen3", "intervals": 16, "motion": "rest"}})
-    assert is_sound(result)
-    assert result["settings"]["joints"] == 7
 
 
 def test_wide_limits_give_certified_plans_too():
     fixed = {"limits": "wide", "tracking": "usual", "box": "usual", "motion": "rest", "obstacles": "none", "joints": 3}
-    trials = [run_trial(13, i, {"fixed": fixed | {"robot": "random", "intervals": 32}}) for i in range(6)]
+    trials = [run_trial(13, i, {"fixed": fixed | {"robot": "random", "intervals": 32}}) for i in range(2)]
     assert any(t["certified"] for t in trials)
     assert all(is_sound(t) for t in trials)
 
@@ -89,7 +86,16 @@ TOLD = {
 @pytest.mark.parametrize("name", TOLD)
 def test_an_enclosure_that_is_told_something_wrong_is_noticed(name):
     fixed = SMALL | {"intervals": 16, "tracking": "usual", "motion": "rest", "limits": "wide"} | TOLD[name]
-    assert any(run_trial(21, index, {"fixed": fixed, "break": name})["broken"] for index in range(6))
+    found = AttackRecord()
+    for index in range(name in ("feed_forward", "gears"), 6):  # their first trial finds nothing
+        case = build_case(21, index, {"fixed": fixed})
+        claims = breaks.told(case, name)
+        _, times, symbols = trial.attack_enclosures(case, claims, found)
+        if not found.broken:
+            trial.attack_plan(case, claims, times, symbols, found)
+        if found.broken:
+            break
+    assert found.broken
     assert set(TOLD) == set(breaks.BREAKS) == set(command._TOLD_WRONGLY)
 
 
@@ -97,12 +103,12 @@ def test_an_enclosure_that_is_told_something_wrong_is_noticed(name):
 
 
 def found_in(monkeypatch, modules, trials, fixed):
-    """Families of enclosures in which the attack found something, over a few small trials."""
+    """Families of enclosures in which the attack found something, in the first of some small trials that finds any."""
     names = {"torques": "torque", "poses": "pose", "swept": "swept", "clearances": "clearance", "cell_module": "cells"}
     for name, module in names.items():
         monkeypatch.setattr(trial, name, modules[module])
     monkeypatch.setattr(places, "poses", modules["pose"])
-    for index in range(trials):
+    for index in trials:
         record, case = AttackRecord(), build_case(5, index, {"fixed": SMALL | fixed})
         trial.attack_enclosures(case, case, record)
         if record.broken:
@@ -251,10 +257,11 @@ def measure_of_the_mean_row(modules):
     replace(modules, "torque", "uncertainty_measure", change)
 
 
+#: How to break a formula, the trials that find it, and the first of them that does where it is not the first.
 MUTATIONS = {
     "remainder dropped": (remainder_dropped, TIME),
     "torque's remainder dropped": (torque_remainder_dropped, ERRORS),
-    "slope of the joint wrong": (slope_of_the_joint_wrong, ERRORS | {"tracking": "usual"}),
+    "slope of the joint wrong": (slope_of_the_joint_wrong, ERRORS | {"tracking": "usual"}, 6),
     "rounding off": (rounding_off, ERRORS | {"tracking": "tiny"}),
     "remainder of the motion halved": (cells_halved, TIME),
     "tail left out": (tail_left_out, TIME),
@@ -262,25 +269,26 @@ MUTATIONS = {
     "r too small": (lambda modules: tracking_left_out(modules, "r"), ERRORS),
     "balls not enlarged": (component_remainders, ERRORS),
     "axes shifted": (axes_shifted, ERRORS),
-    "friction sign of the middle": (friction_sign_of_the_middle, CRAWL),
+    "friction sign of the middle": (friction_sign_of_the_middle, CRAWL, 3),
     "sign of the middle": (sign_of_the_middle, CRAWL),
     "quadratic dropped": (quadratic_dropped, CRAWL),
-    "S of the mean row": (measure_of_the_mean_row, BOX | {"joints": 4}),
+    "S of the mean row": (measure_of_the_mean_row, BOX | {"joints": 4}, 3),
 }
 
 
 def test_the_copies_are_sound_as_long_as_nothing_is_replaced(monkeypatch):
     for fixed in (TIME, ERRORS, BOX, CRAWL):
         with fresh_modules() as modules:
-            assert found_in(monkeypatch, modules, 2, fixed) == set()
+            assert found_in(monkeypatch, modules, [0], fixed) == set()
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_wrong_formula_is_found(monkeypatch, name):
-    mutate, fixed = MUTATIONS[name]
+    mutate, fixed, *first = MUTATIONS[name]
+    trials = range(*first, 8)
     with fresh_modules() as modules:
         mutate(modules)
-        assert found_in(monkeypatch, modules, 8, fixed)
+        assert found_in(monkeypatch, modules, trials, fixed)
 
 
 # --- the attack's own arithmetic -------------------------------------------------------------------------------------
@@ -357,6 +365,9 @@ def test_rounding_decides_nothing():
 
 # --- the command -----------------------------------------------------------------------------------------------------
 
+#: Of trials whose arms have one or two joints.
+SMALL_SEED = 809
+
 
 def run_command(*arguments):
     return command_support.called(command, "reachability", *arguments)
@@ -369,14 +380,14 @@ def here(monkeypatch):
 
 def test_the_command_runs_goes_on_and_repeats(here, tmp_path, capsys):
     path = tmp_path / "r.json"
-    assert run_command("--trials", 2, "--seed", 4, "--json", path) == 0
-    assert run_command("--trials", 3, "--seed", 4, "--json", path, "--resume") == 0
+    assert run_command("--trials", 2, "--seed", SMALL_SEED, "--json", path) == 0
+    assert run_command("--trials", 3, "--seed", SMALL_SEED, "--json", path, "--resume") == 0
     whole = json.loads(path.read_text())
     assert (whole["trials"], whole["violations"], whole["errors"]) == (3, 0, 0)
     assert whole["enclosures"] > 100
-    assert whole["results"][2]["repeat"] == "safe-sysid campaign reachability --seed 4 --trial 2"
+    assert whole["results"][2]["repeat"] == f"safe-sysid campaign reachability --seed {SMALL_SEED} --trial 2"
     capsys.readouterr()
-    assert run_command("--trial", 2, "--seed", 4) == 0
+    assert run_command("--trial", 2, "--seed", SMALL_SEED) == 0
     again = json.loads(capsys.readouterr().out)
     for result in (again, whole["results"][2]):
         result.pop("seconds")
@@ -386,13 +397,14 @@ def test_the_command_runs_goes_on_and_repeats(here, tmp_path, capsys):
 
 def test_violations_are_told_and_exit_with_one(here, monkeypatch, tmp_path, capsys):
     path = tmp_path / "r.json"
-    assert run_command("--trials", 2, "--break", "radius", "--json", path) == 0  # there it is what is looked for
+    seed = ("--seed", SMALL_SEED)
+    assert run_command("--trials", 1, *seed, "--break", "radius", "--json", path) == 0  # what is looked for
     assert "noticed in" in capsys.readouterr().out
     assert json.loads(path.read_text())["results"][0]["repeat"].endswith("--break radius --trial 0")
     real = runner.run_chunk
     wrong = {"violations": [{"family": "torque", "claimed": 1.0, "found": 2.0, "symbols": [0.0]}], "broken": 1}
     monkeypatch.setattr(runner, "run_chunk", lambda campaign, indices: [r | wrong for r in real(campaign, indices)])
-    assert run_command("--trials", 1) == 1
+    assert run_command("--trials", 1, *seed) == 1
     text = capsys.readouterr().out
-    assert "--seed 0 --trial 0" in text
+    assert f"--seed {SMALL_SEED} --trial 0" in text
     assert "symbols" not in text

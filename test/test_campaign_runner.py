@@ -21,6 +21,8 @@ from safe_sysid.studies.campaign.runner import Campaign, in_dask, in_processes, 
 from safe_sysid.studies.campaign.summary import as_json, is_sound, summarise, table
 
 SMALL = {"fixed": {"noise": "zero", "joints": 3, "samples": 60, "method": "lp", "updates": 1, "simulated": False}}
+#: Of trials that are quick.
+SEED = ("--seed", 2398)
 
 
 def run_command(*arguments):
@@ -51,14 +53,6 @@ def test_any_number_of_processes_gives_the_same_results():
     assert strip(one) == strip(two)
     assert [r["index"] for r in strip(one)] == list(range(6))
     assert not any("error" in r for r in one)
-
-
-def test_environment_is_put_back():
-    before = dict(os.environ)
-    iterator = in_processes(Campaign("identification", 3, SMALL), range(2), 1)
-    next(iterator)
-    iterator.close()
-    assert dict(os.environ) == before
 
 
 @pytest.mark.slow
@@ -116,10 +110,12 @@ def interrupted():
     print(f"{len(found)} done, stopped {stopped}")
 
 def dead():
+    before = dict(os.environ)
     try:
         list(in_processes(Slow("slow", 0, {"die": True}), range(4), 2, 1))
     except CampaignError as error:
         print(error)
+    print("environment as before:", dict(os.environ) == before)
 """
 
 
@@ -178,8 +174,9 @@ def test_ctrl_c_stops_at_once_however_often_it_comes(slow, pauses):
     assert all(gone((here / f"pid{i}").read_text()) for i in range(3))
 
 
-def test_a_worker_that_dies_is_told_with_its_trial(slow):
+def test_a_worker_that_dies_is_told_with_its_trial_and_the_environment_is_put_back(slow):
     told, _ = slow[1]("dead").communicate(timeout=60)
+    assert "environment as before: True" in told
     assert "a worker died in one of the trials [" in told
 
 
@@ -231,9 +228,9 @@ def test_files_that_do_not_fit_are_refused(tmp_path):
 
 def test_a_campaign_that_was_stopped_goes_on(here, tmp_path, capsys):
     whole, parts = tmp_path / "whole.json", tmp_path / "parts.json"
-    assert run_command("--trials", 3, "--json", whole) == 0
-    assert run_command("--trials", 1, "--json", parts) == 0
-    assert run_command("--trials", 3, "--json", parts, "--resume") == 0
+    assert run_command("--trials", 3, *SEED, "--json", whole) == 0
+    assert run_command("--trials", 1, *SEED, "--json", parts) == 0
+    assert run_command("--trials", 3, *SEED, "--json", parts, "--resume") == 0
     both = [json.loads(path.read_text()) for path in (whole, parts)]
     assert strip(both[0]["results"]) == strip(both[1]["results"])
     assert both[0]["trials"] == 3
@@ -254,7 +251,7 @@ def test_ctrl_c_keeps_what_was_done(here, tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(runner, "in_processes", interrupted)
     out = tmp_path / "r.jsonl"
-    assert run_command("--trials", 6, "--out", out, "--json", tmp_path / "s.json") == 130
+    assert run_command("--trials", 6, *SEED, "--out", out, "--json", tmp_path / "s.json") == 130
     assert len(read_results(out)[1]) == 2
     assert json.loads((tmp_path / "s.json").read_text())["trials"] == 2
     assert "interrupted after 2 of 6" in capsys.readouterr().out

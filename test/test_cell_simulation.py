@@ -198,10 +198,10 @@ def test_leaving_out_the_search_for_contacts_changes_nothing(monkeypatch: pytest
     def run(model, scene, payload, speed) -> dict[str, np.ndarray]:
         q0 = np.zeros(model.n) if scene.start is None else scene.start
         plant = Plant(model, model.theta_nominal, payload, scene, q0=q0)
+        dynamics = dynamics_of(model.kinematics)
         for _ in range(600):
             q, qd = plant.state
-            turn = 20.0 * (speed - qd)
-            plant.step(dynamics_of(model.kinematics).torque_regressor(q, qd, turn, 0.01) @ plant.theta_true)
+            plant.step(dynamics.torque_regressor(q, qd, 20.0 * (speed - qd), 0.01) @ plant.theta_true)
         return plant.truth()
 
     crate = one_joint_arm()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from arm_factory import positions, random_arm
+from arm_factory import check_agreement, positions, random_arm
 from identification_plant import geared
 
 from safe_sysid.dynamics import Dynamics, dynamics_of
@@ -39,24 +39,8 @@ def arms():
 
 def test_backends_agree_on_arms_with_sliding_joints_and_geared_rotors():
     for rng, kin, theta in arms():
-        n = len(kin.axis)
         ours, theirs = (dynamics_of(kin, name) for name in ("recursion", "pinocchio"))
-        q, (qd, qd_a, qdd) = positions(kin, rng, 4), rng.uniform(-2, 2, (3, 4, n))
-        for name, arguments in (
-            ("inverse_dynamics", (theta, q, qd, qdd, 0.3)),
-            ("gravity", (theta, q)),
-            ("mass_matrix", (theta, q)),
-            ("torque_regressor", (q, qd, qdd, 0.3)),
-            ("slotine_li_regressor", (q, qd, qd_a, qdd)),
-            ("momentum_regressor", (q, qd)),
-            ("momentum_rate_regressor", (q, qd, 0.3)),
-        ):
-            found, expected = (getattr(backend, name)(*arguments) for backend in (ours, theirs))
-            scale = max(1.0, float(np.max(np.abs(expected))))
-            np.testing.assert_allclose(found, expected, rtol=0.0, atol=1e-11 * scale, err_msg=name)
-            one = [x[2] if np.ndim(x) == 2 else x for x in arguments]
-            for backend, batch in ((ours, found), (theirs, expected)):
-                np.testing.assert_allclose(getattr(backend, name)(*one), batch[2], rtol=1e-13, atol=1e-13 * scale)
+        check_agreement(ours, theirs, kin, theta, rng)
 
 
 def test_what_the_methods_say_of_each_other():

@@ -79,7 +79,7 @@ def test_correlations_repeat_and_do_not_depend_on_how_many_motions_there_are() -
     torque, *momentum = (np.array(part) for part in zip(*motions, strict=True))
     again = motion_conditions(model, 5, 2, (1, 50), SHORT)
     assert all(np.array_equal(a, b) for a, b in zip(again, motions[2], strict=True))
-    four = Correlations((1, 50), torque, *momentum)
+    four = Correlations(torque, *momentum)
     # A window of one sample is the torque regressor, nearly.
     assert np.allclose(four.momentum[:, 0], four.torque, rtol=2e-2)
     expected = np.corrcoef(four.torque, four.momentum[:, 1])[0, 1]
@@ -113,4 +113,3 @@ def test_one_run_of_random_plans() -> None:
     assert not found["refusals"]
     assert np.log(np.divide(found["widths"][-1], found["prior"])).mean() < -0.5
     assert 1.0 < found["condition"] < np.inf
-    assert CostCase.of(found) == CostCase(RANDOM, seed=1, plans=1)

@@ -118,7 +118,7 @@ def test_the_command_runs_goes_on_and_draws(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command_support.in_this_process(monkeypatch)
-    monkeypatch.setattr(tables, "run_trial", made_up)
+    monkeypatch.setattr(trial, "run_trial", made_up)
     out, file = tmp_path / "out", tmp_path / "found.json"
     assert run("--table", 1, "--seeds", 1, "--out", out, "--figure", 3) == 0
     assert sorted(path.name for path in out.glob("*.png")) == ["figure_3_four_joint_arm.png", "figure_3_leg.png"]

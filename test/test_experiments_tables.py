@@ -13,6 +13,7 @@ from rich.console import Console
 
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.studies.campaign.results import CampaignError
+from safe_sysid.studies.campaign.runner import Campaign
 from safe_sysid.studies.experiments.conditions import run_motion
 from safe_sysid.studies.experiments.correlation import DRAWS, TABLE_FOUR, Correlations, motion_conditions
 from safe_sysid.studies.experiments.interfaces import Contact, DumbbellPhase, Placement
@@ -21,7 +22,7 @@ from safe_sysid.studies.experiments.results import tables
 from safe_sysid.studies.experiments.results.figures import draw
 from safe_sysid.studies.experiments.results.paper import EXPERIMENTS, METHOD_NAMES, PAYLOADS, TABLE_THREE
 from safe_sysid.studies.experiments.results.series import SeriesStore
-from safe_sysid.studies.experiments.runner import Experiment, case, cases, experiment
+from safe_sysid.studies.experiments.runner import case, cases, experiment
 from safe_sysid.studies.experiments.trial import category
 
 
@@ -86,7 +87,7 @@ def test_workers_find_the_trials_function():
         which = pickle.loads(pickle.dumps(experiment(table)[0]))
         assert callable(which.function())
     with pytest.raises(CampaignError, match="unheard"):
-        Experiment("unheard", 0).function()
+        Campaign("unheard", 0).function()
 
 
 def test_the_narrow_course_is_left_out_where_its_dumbbell_is():
@@ -205,7 +206,7 @@ def test_motion_by_motion_gives_the_correlations_of_all():
     for name, draw_of in DRAWS.items():
         found = tables.correlations_of(results, name)
         motions = [motion_conditions(model, 5, i, tuple(TABLE_FOUR), draw_of) for i in range(4)]
-        wanted = Correlations(tuple(TABLE_FOUR), *(np.array(part) for part in zip(*motions, strict=True)))
+        wanted = Correlations(*(np.array(part) for part in zip(*motions, strict=True)))
         assert np.allclose(found.pearson(), wanted.pearson())
         assert np.allclose(found.spearman(), wanted.spearman())
     text = shown(tables.correlation_table(results))

@@ -308,7 +308,7 @@ def test_without_anything_in_the_way_it_is_the_motion_of_least_jerk(arm: tuple[R
     assert np.array_equal(motion.trajectory.knots[-1, 0], LOW + SIDE)
 
 
-@pytest.mark.parametrize("height", [0.2, 0.5])
+@pytest.mark.parametrize("height", [0.2, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_it_goes_around_an_obstacle(arm: tuple[RobotModel, np.ndarray], height: float) -> None:
     model, theta = arm
     limits, keep = MotionLimits.of(model, torque=TORQUE), LimitDistances(clearance=0.03)

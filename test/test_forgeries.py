@@ -17,10 +17,11 @@ from safe_sysid.studies.forgeries.edits import EDITS, ForgeryScene, leaves, patt
 from safe_sysid.studies.forgeries.trial import CHANGES, contradict, forge
 
 
+@pytest.mark.parametrize("first", [0, pytest.param(6, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("way", EDITS)
-def test_no_forgery_passes(way: str) -> None:
+def test_no_forgery_passes(way: str, first: int) -> None:
     """Some of each kind; the campaign tries thousands."""
-    trials = [forge(0, index, {"fixed": way}) for index in range(12)]
+    trials = [forge(0, index, {"fixed": way}) for index in range(first, first + 6)]
     assert [trial for trial in trials if not summary.is_sound(trial)] == []
     assert all(trial["answer"] in ("FAIL", "refused") for trial in trials)
 
@@ -54,6 +55,19 @@ def test_every_field_of_a_result_is_recomputed_or_said_to_be_told(tmp_path: Path
     assert {"payload.lower[]", "log.sha256", "parameters[].unit", "frame", "method", "updates[].time_s"} <= seen
 
 
+def test_a_truthful_change_of_files_passes(tmp_path: Path) -> None:
+    """The attack is not refused for being touched: what a run only tells may be anything."""
+    run = honest_run(0, 0)
+    folder = tmp_path / "run"
+    shutil.copytree(run.folder, folder)
+    path = folder / "result.json"
+    content = json.loads(path.read_text())
+    content["seconds"]["identify"] = 1e3
+    content["message"] = "another one"
+    path.write_text(json.dumps(content))
+    assert answer_to(folder, run.verification)[0] is VerifyStatus.PASS
+
+
 @pytest.mark.parametrize("index", [366, 1524])
 def test_what_the_campaign_found_is_refused(index: int) -> None:
     """The method of a certificate before the last one; a field that has a default and is gone."""
@@ -69,7 +83,7 @@ def test_honest_runs_pass_whatever_hand_their_estimate_supposes(arm: int) -> Non
 @pytest.mark.parametrize("way", CHANGES)
 def test_nothing_of_a_contradiction_passes(way: str) -> None:
     """Where the set became empty no certificate is left, and those from before do not pass beside the whole log."""
-    trials = [contradict(0, index, {"fixed": way}) for index in range(4)]
+    trials = [contradict(0, index, {"fixed": way}) for index in range(1, 4)]
     assert [trial for trial in trials if not summary.is_sound(trial)] == []
     empty = [trial for trial in trials if trial["empty"]]
     assert empty, "the change is large enough in some"
@@ -80,7 +94,9 @@ def test_nothing_of_a_contradiction_passes(way: str) -> None:
     assert any(trial["before"] for trial in empty), "certificates had been written"
 
 
-@pytest.mark.parametrize("index", [39, 843, 2091])  # of eleven; some need held torques
+@pytest.mark.parametrize(
+    "index", [39, 843, pytest.param(2091, marks=pytest.mark.slow)]
+)  # of eleven; some need held torques
 def test_the_identifier_sees_every_contradiction_that_the_checker_sees(index: int) -> None:
     """The campaign's logs whose bounds crossed with the checker's narrower rows only: m >= 6.97 and <= 3.90 kg."""
     # Of arms whose ratios and zeros are known: others were not drawn when these were found.
@@ -92,19 +108,6 @@ def test_the_identifier_sees_every_contradiction_that_the_checker_sees(index: in
     unseen["words"] = "FAIL: certificate 0:2: the assumptions contradict the logs, and a contradiction proves nothing"
     assert not summary.is_sound(unseen)
     assert summary.summarise([trial, unseen])["missed"] == 1
-
-
-def test_a_truthful_change_of_files_passes(tmp_path: Path) -> None:
-    """The attack is not refused for being touched: what a run only tells may be anything."""
-    run = honest_run(0, 0)
-    folder = tmp_path / "run"
-    shutil.copytree(run.folder, folder)
-    path = folder / "result.json"
-    content = json.loads(path.read_text())
-    content["seconds"]["identify"] = 1e3
-    content["message"] = "another one"
-    path.write_text(json.dumps(content))
-    assert answer_to(folder, run.verification)[0] is VerifyStatus.PASS
 
 
 def test_a_withdrawal_says_why_and_outlives_a_restart(tmp_path: Path) -> None:

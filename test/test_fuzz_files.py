@@ -10,7 +10,7 @@ from fuzz_targets import TARGETS, Target, run
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-EXAMPLES = 50
+EXAMPLES = 25  # of each parser; benchmarks/fuzz_files.py tries as many as one likes
 SLOW = ("bag mcap", "bag sqlite", "bag recovery")  # half a second each for the library's types
 CPU_S = 10.0  # of the processor; an input of a few kB that takes longer is a bomb
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from arm_factory import positions, random_arm
+from arm_factory import check_agreement, random_arm
 from identification_plant import geared
 
 from safe_sysid.control.laws.inverse_dynamics import ComputedTorqueLaw, ImpedanceLaw
@@ -44,21 +44,7 @@ def test_every_result_is_pinocchios_on_arms_with_sliding_joints_friction_and_gea
     kin, _, theta = random_arm(n, rng, 0.4 * (seed % 2))
     kin = geared(rng, kin) if seed % 3 else kin
     ours, theirs = dynamics_of(kin, "generated"), dynamics_of(kin, "pinocchio")
-    q, (qd, qd_a, qdd) = positions(kin, rng, 4), rng.uniform(-2, 2, (3, 4, n))
-    for name, arguments in (
-        ("inverse_dynamics", (theta, q, qd, qdd, 0.3)),
-        ("inverse_dynamics", (theta, q, qd, qdd)),
-        ("gravity", (theta, q)),
-        ("mass_matrix", (theta, q)),
-        ("torque_regressor", (q, qd, qdd, 0.3)),
-        ("slotine_li_regressor", (q, qd, qd_a, qdd)),
-        ("momentum_rate_regressor", (q, qd, 0.3)),
-    ):
-        found, expected = (getattr(b, name)(*arguments) for b in (ours, theirs))
-        scale = max(1.0, float(np.max(np.abs(expected))))
-        np.testing.assert_allclose(found, expected, rtol=0.0, atol=1e-11 * scale, err_msg=name)
-        one = [x[2] if np.ndim(x) == 2 else x for x in arguments]
-        np.testing.assert_allclose(getattr(ours, name)(*one), found[2], rtol=1e-13, atol=1e-13 * scale)
+    check_agreement(ours, theirs, kin, theta, rng)
 
 
 def test_forward_dynamics_undo_inverse_dynamics_and_angles_may_be_large():

@@ -10,7 +10,7 @@ import pytest
 from hybrid_support import made_up
 from test_feed_forward import BOUND, RATE, drive, found, model  # noqa: F401  (fixtures)
 
-from safe_sysid.control.feed_forward import AddedTorque, FeedForwardInTick
+from safe_sysid.control.feed_forward import AddedTorque, FeedForward, FeedForwardInTick
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.laws.law import ModelInUse
 from safe_sysid.errors import ModelError, SafeSysIdError
@@ -115,7 +115,7 @@ def test_a_thousand_wicked_models(
     assert np.mean(np.array(added) > 0.9) > 0.3
 
 
-def driven_under_impedance(wicked: Wicked, seconds: float, seed: int) -> tuple[np.ndarray, int]:
+def driven_under_impedance(wicked: FeedForward, seconds: float, seed: int) -> tuple[np.ndarray, int]:
     """The flexible Panda at rest under medium gains; (n,) largest torque added, as a share of its bound, and ticks.
 
     Every number that reaches the arm is finite, and what is added stays within its bound and its rate; nothing is added
@@ -158,6 +158,44 @@ def test_under_impedance_the_guards_bounds_hold(kind: str) -> None:
     largest, ticks = driven_under_impedance(Wicked(load_panda(), 10.0, kind, 1), 0.1, 1)
     assert ticks > 50
     if kind == "outward":
+        assert np.any(largest == 1.0), "the attack reaches the bound, so the bound is what holds it"
+
+
+def wrong(kind: int, rng: np.random.Generator) -> FeedForward:
+    """A feed-forward that is wrong in one way."""
+    sign = rng.choice([-1.0, 1.0], 7)
+
+    def said(q, qd, q_d, qd_d, qdd_d, t):  # type: ignore[no-untyped-def]
+        q[:], qd_d[:] = np.nan, 1e9  # its arguments are its own: what it does to them stays there
+        match kind:
+            case 0:
+                return 1e6 * np.sign(qd), 1.0  # pushes every motion on
+            case 1:
+                return sign * np.inf, 1.0
+            case 2:
+                return np.full(7, np.nan), 1.0
+            case 3:
+                return 200.0 * sign * np.sign(np.sin(2e3 * t)), 1.0  # as fast as it can
+            case 4:
+                return 50.0 * sign, float(rng.choice([np.nan, -1.0, 2.0, np.inf, 1.0]))
+            case 5:
+                return np.zeros(6), 1.0
+            case 6:
+                raise RuntimeError("corrupted")
+            case _:
+                return rng.normal(0.0, 10.0 ** rng.uniform(-2, 8), 7), rng.uniform()
+
+    return said
+
+
+@pytest.mark.parametrize("kind", range(8))
+def test_nothing_that_is_said_breaks_the_guards_bounds(kind: int) -> None:
+    """What is added stays finite, within its bound and its rate, whatever is said."""
+    largest, ticks = driven_under_impedance(wrong(kind, np.random.default_rng(kind)), 0.12, kind)
+    assert ticks > 40
+    if kind in (1, 2, 5, 6):
+        assert not np.any(largest), "nothing of what cannot be used"
+    if kind == 0:
         assert np.any(largest == 1.0), "the attack reaches the bound, so the bound is what holds it"
 
 

@@ -16,28 +16,29 @@ from safe_sysid.cli import main
 from safe_sysid.control.laws.law import ModelInUse
 from safe_sysid.core.layout import COULOMB
 from safe_sysid.dynamics import dynamics_of
-from safe_sysid.errors import ModelError, ParameterError
+from safe_sysid.errors import ParameterError
 from safe_sysid.identification.arm.base_parameters import random_states
-from safe_sysid.learning.neural.dataset import read_dataset
+from safe_sysid.learning.neural.dataset import MeasuredMotion, read_dataset, write_index, write_motion
 from safe_sysid.learning.neural.file import write_hybrid
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import is_consistent
 from safe_sysid.simulation.flexible import FlexibleArm, read_effects
+from safe_sysid.studies.campaign.summary import rows_and_errors
 from safe_sysid.studies.hybrid import budgets
 from safe_sysid.studies.hybrid import make_data as data
 from safe_sysid.studies.hybrid.base_parameters import combinations, summary_5, table_5
-from safe_sysid.studies.hybrid.budgets import normalised_error, run_budget, summary_which, table_which, train_part
-from safe_sysid.studies.hybrid.drive import GAINS, ModelFeedForward, drive, guard, impedance
+from safe_sysid.studies.hybrid.budgets import normalised_error, run_budget, table_which, train_part
+from safe_sysid.studies.hybrid.drive import GAINS, ModelFeedForward, drive, impedance
 from safe_sysid.studies.hybrid.friction import OwnFriction
-from safe_sysid.studies.hybrid.joint_errors import summary_joints
+from safe_sysid.studies.hybrid.model_tables import summary_joints
 from safe_sysid.studies.hybrid.motions import FAST, SLOW, exciting_series, minimum_jerk, set_points, slower
 from safe_sysid.studies.hybrid.paper import JOINTS, average
 from safe_sysid.studies.hybrid.rigid_models import drawing, identified, rigid_torque
 from safe_sysid.studies.hybrid.tracking import (
-    TrackingExperiment,
     load_model,
     run_trial,
     torques_along,
+    total,
     trained_models,
     write_rigid_models,
 )
@@ -213,18 +214,18 @@ def test_trials_give_tables_beside_the_papers(tmp_path: Path) -> None:
     files = write_rigid_models(tmp_path, None)
     assert list(files) == ["drawing"]
     models = {"RBD 2S": files["drawing"]}
-    experiment = TrackingExperiment("tracking", 0, {"models": models, "scale": 0.0, "motions": 1})
-    assert experiment.total == 6
-    results = [run_trial(0, k, experiment.options) for k in (3, 5)]  # fast, medium and stiff
+    options = {"models": models, "scale": 0.0, "motions": 1}
+    assert total(options) == 6
+    results = [run_trial(0, k, options) for k in (3, 5)]  # fast, medium and stiff
     assert [r["gains"] for r in results] == ["medium", "stiff"]
     assert np.mean(results[1]["rmse"]) < 0.3 * np.mean(results[0]["rmse"]), "stiffness helps a wrong model"
-    told = summary("7", experiment.header(), results)
+    told = summary("7", {}, results)
     stiff = next(row for row in told["rows"] if row["gains"] == "stiff")
     assert stiff["joints"] == results[1]["rmse"]
     assert stiff["paper"] == average("rmse", "stiff", "RBD 2S")
     assert stiff["paper"] == pytest.approx(np.mean(JOINTS["rmse", "stiff"]["RBD 2S"]), abs=1e-3)
     assert table("7", told).row_count == 4
-    assert table("3", summary("3", experiment.header(), results)).row_count == 6
+    assert table("3", summary("3", {}, results)).row_count == 6
 
 
 def test_what_table_2_trained_is_tracked_with_by_the_papers_names(tmp_path: Path) -> None:
@@ -305,73 +306,15 @@ def test_friction_known_exactly_is_best_only_where_nothing_else_is_missed(tmp_pa
     )
 
 
-# ------------------------------------------------------------------------------------------------------- attacks
-
-
-def _attack(kind: int, rng: np.random.Generator) -> object:
-    """A feed-forward that is wrong in one way."""
-    sign = rng.choice([-1.0, 1.0], 7)
-
-    def model(q, qd, q_d, qd_d, qdd_d, t):  # type: ignore[no-untyped-def]
-        q[:], qd_d[:] = np.nan, 1e9  # its arguments are its own: what it does to them stays there
-        match kind:
-            case 0:
-                return 1e6 * np.sign(qd), 1.0  # pushes every motion on
-            case 1:
-                return sign * np.inf, 1.0
-            case 2:
-                return np.full(7, np.nan), 1.0
-            case 3:
-                return 200.0 * sign * np.sign(np.sin(2e3 * t)), 1.0  # as fast as it can
-            case 4:
-                return 50.0 * sign, float(rng.choice([np.nan, -1.0, 2.0, np.inf, 1.0]))
-            case 5:
-                return np.zeros(6), 1.0
-            case 6:
-                raise RuntimeError("corrupted")
-            case _:
-                return rng.normal(0.0, 10.0 ** rng.uniform(-2, 8), 7), rng.uniform()
-
-    return model
-
-
-@pytest.mark.parametrize("kind", range(8))
-def test_no_feed_forward_breaks_the_guards_bounds_under_impedance(kind: int) -> None:
-    """What is added stays finite, within its bound and its rate, whatever is said."""
-    rng, model = np.random.default_rng(kind), panda()
-    simulated, law = arm(1.0), impedance(model, "medium")
-    added = guard(model, _attack(kind, rng))  # type: ignore[arg-type]
-    known = ModelInUse(model.theta_nominal, model.theta_nominal, np.zeros(len(model.theta_nominal)))
-    bound, pace = added.bound.copy(), added._rate * simulated.period
-    reference = np.zeros((3, 7))
-    reference[0] = model.settings.home
-    before, largest, ran = np.zeros(7), np.zeros(7), 0
-    for k in range(120):
-        alone = law.step(simulated.time, simulated.q, simulated.qd, reference, known).copy()
-        added.next(simulated.time, simulated.q, simulated.qd, reference, simulated.period)
-        command = np.clip(alone + added.torque, -model.limits.torque, model.limits.torque)
-        assert np.all(np.isfinite(command))
-        assert np.all(np.abs(added.torque) <= bound)
-        assert np.all(np.abs(added.torque - before) <= pace * (1.0 + 1e-12))
-        before, largest = added.torque.copy(), np.maximum(largest, np.abs(added.torque))
-        try:
-            simulated.step(command)
-        except ModelError:
-            break  # an arm without claims may run away; nothing beyond the bound was added
-        ran = k
-    assert ran > 40
-    if kind in (1, 2, 5, 6):
-        assert not np.any(largest), "nothing of what cannot be used"
-        assert set(added.ticks) <= {"feed-forward not finite"} or any("failed" in why for why in added.ticks)
-    if kind == 0:
-        assert np.any(largest == bound), "the attack reaches the bound, so the bound is what holds it"
-
-
 # ------------------------------------------------------------------------------------------------ which model when
 
 
-def test_a_budget_is_fast_motions_first_and_no_more(tiny: Path) -> None:
-    dataset = read_dataset(tiny)
+def test_a_budget_is_fast_motions_first_and_no_more(tmp_path: Path) -> None:
+    entries, rng = data.entries(data.SIZES["tiny"]), np.random.default_rng(6)
+    for entry in entries:
+        count = {"fast": 800, "slow": 3200}[entry.speed]
+        write_motion(tmp_path / entry.file, MeasuredMotion(1e-3 * np.arange(count), *rng.normal(size=(4, count, 7))))
+    dataset = write_index(tmp_path, "panda", panda().joint_names, 1000.0, 1.0, entries)
     whole = train_part(dataset, 30.0)
     assert sum(map(len, whole)) == sum(len(dataset.motion(entry)) for entry in dataset.of("train"))
     some = train_part(dataset, 1.6 / 60.0)
@@ -404,7 +347,7 @@ def test_a_trial_with_a_budget_has_all_that_the_page_shows(
     assert errors[0] < errors[1], "where it was identified, a model beats the drawing"
     learned = [torques_along(panda(), tmp_path / "out" / "LIP, 1 min.npz", m) for m in train]
     assert normalised_error(learned, train, span) < errors[1], "so does a learned one"
-    told = summary_which({}, [drawn, taught, {"index": 8, "error": "no"}])
+    told = rows_and_errors({}, [drawn, taught, {"index": 8, "error": "no"}])
     assert told["errors"] == ["no"]
     assert table_which(told).row_count == 2
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -377,20 +374,3 @@ def test_a_hybrid_learns_what_a_rigid_arm_cannot(make: Callable[..., Dataset], m
         assert hybrid.errors["test"]["nmse"] < 0.5 * rigid.errors["test"]["nmse"]
         again, _ = errors_of(hybrid.learned, data, model, ["test"])
         assert again["test"] == hybrid.errors["test"]
-
-
-def test_only_training_imports_torch() -> None:
-    """Every module but those of `training` is imported where torch cannot be."""
-    program = """
-import sys
-class Hidden:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "torch":
-            raise ModuleNotFoundError("No module named 'torch' (hidden by the test)", name="torch")
-sys.meta_path.insert(0, Hidden())
-import safe_sysid.apps.learn.hybrid, safe_sysid.learning.neural.stepping, safe_sysid.commands.learn.hybrid
-"""
-    result = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, env=dict(os.environ)
-    )
-    assert result.returncode == 0, result.stderr

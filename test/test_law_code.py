@@ -67,19 +67,8 @@ def written(request, tmp_path_factory):
     assert write_law(model, gains, folder).startswith("ok: 8 states")
     library = folder / "law.so"
     # Other options than those of the self-test.
-    command = [
-        compiler_here(),
-        "-std=c99",
-        "-O1",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-fPIC",
-        "-shared",
-        "-o",
-        str(library),
-    ]
-    subprocess.run([*command, str(folder / "law.c"), "-lm"], check=True)
+    command = [compiler_here(), "-std=c99", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"]
+    subprocess.run([*command, "-o", str(library), str(folder / "law.c"), "-lm"], check=True)
     return Written(model, gains, folder, ctypes.CDLL(str(library)))
 
 

@@ -105,8 +105,7 @@ ARMS = [
     [True],
     [False, True],
     [True, True, False],
-    [False, False, True, False],
-    pytest.param([False] * 7, marks=pytest.mark.slow),
+    *(pytest.param(slides, marks=pytest.mark.slow) for slides in ([False, False, True, False], [False] * 7)),
 ]
 
 

@@ -129,7 +129,7 @@ def test_it_hands_over_before_its_error_exceeds_the_declared_bound(learned: tupl
     arm, path = learned
     rng, wrong, gone = np.random.default_rng(99), 0, 0
     residual = LipResidual(arm.model, read_model(path), every=1)
-    for _ in range(200):
+    for _ in range(60):
         x = arm.motion(rng, np.arange(0.0, 3.0, 0.05), grow=2.0)
         missing = arm.torque(x) - arm.rigid(x)
         left = False
@@ -141,8 +141,8 @@ def test_it_hands_over_before_its_error_exceeds_the_declared_bound(learned: tupl
                 assert np.all(error <= residual.bound), (k, error, residual.bound, trust)
             left |= trust == 0.0
         gone += int(left)
-    assert gone > 150  # most of these motions leave what was learned
-    assert wrong > 100  # and the bound would have been broken there
+    assert gone > 45  # most of these motions leave what was learned
+    assert wrong > 30  # and the bound would have been broken there
 
 
 def test_trust_is_smooth_between_one_and_zero(learned: tuple[Arm, Path]) -> None:

@@ -43,6 +43,7 @@ class Perfect:
 
     def begin(self, task, cell) -> None:
         self.task, self.cell = task, cell
+        self.dynamics = dynamics_of(cell.model.kinematics)
 
     def motion(self, phase, trajectory, start_time) -> str:
         self.phases.append(phase)
@@ -52,11 +53,10 @@ class Perfect:
         return reference
 
     def torque(self, measurement, reference) -> np.ndarray:
-        model, m = self.cell.model, measurement
-        aim = self.wanted(reference)
+        m, aim = measurement, self.wanted(reference)
         qdd = aim[2] + self.damping * (aim[1] - m.qd) + self.stiffness * (aim[0] - m.q)
         theta = self.cell.theta_true if self.knows_payload else self.cell.theta_arm
-        return dynamics_of(model.kinematics).torque_regressor(m.q, m.qd, qdd, 0.01) @ theta
+        return self.dynamics.torque_regressor(m.q, m.qd, qdd, 0.01) @ theta
 
     def identify(self, cell, ready) -> Identification:
         return Identification(ready)

@@ -34,6 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run, or go on with, a table; print and draw it."""
     one_thread()
+    from safe_sysid.studies.campaign.runner import Campaign
     from safe_sysid.studies.experiments.constrained import tables
 
     which = options.table or tables.TABLE_OF_FIGURE.get(options.figure or "")
@@ -45,10 +46,8 @@ def run(options: argparse.Namespace) -> int:
         )
     console = begin(options, f"experiment_constrained_{which}")
     limbs = [name for name in options.limbs.split(",") if name]
-    campaign = tables.ConstrainedExperiment(
-        "constrained", options.seed, {"table": which, "limbs": limbs, "series": True}
-    )
-    campaign.function()
+    tables.check_limbs(limbs)
+    campaign = Campaign("constrained", options.seed, {"table": which, "limbs": limbs, "series": True})
 
     def show(told: dict[str, Any], _: list[dict[str, Any]]) -> None:
         if told["rows"]:

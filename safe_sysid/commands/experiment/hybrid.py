@@ -94,13 +94,14 @@ def _models(options: argparse.Namespace, dataset: Dataset) -> dict[str, str]:
 
 
 def _tracking(which: str, options: argparse.Namespace, dataset: Dataset, console: Console) -> int:
+    from safe_sysid.studies.campaign.runner import Campaign
     from safe_sysid.studies.hybrid import tracking, tracking_tables
 
     models = _models(options, dataset)
     settings: dict[str, Any] = {
         "models": models, "scale": options.effects, "motions": options.motions, "series": True,
     }  # fmt: skip
-    campaign = tracking.TrackingExperiment("hybrid_tracking", options.seed, settings)
+    campaign = Campaign("hybrid_tracking", options.seed, settings)
     tracking.check_models(models)
 
     def show(told: dict[str, Any], _: list[dict[str, Any]]) -> None:
@@ -113,7 +114,7 @@ def _tracking(which: str, options: argparse.Namespace, dataset: Dataset, console
         return [path] if path else []
 
     return run_trials(
-        campaign, campaign.total, options.out / "tracking.jsonl", options, console,
+        campaign, tracking.total(settings), options.out / "tracking.jsonl", options, console,
         lambda found: tracking_tables.summary(which, campaign.header(), found), show, draw,
     )  # fmt: skip
 
@@ -133,17 +134,19 @@ def _base_parameters(which: str, options: argparse.Namespace, dataset: Dataset, 
 
 
 def _joints(which: str, options: argparse.Namespace, dataset: Dataset, console: Console) -> int:
-    from safe_sysid.studies.hybrid import joint_errors
+    from safe_sysid.studies.hybrid import model_tables
 
-    told = joint_errors.summary_joints(_models(options, dataset), dataset)
+    told = model_tables.summary_joints(_models(options, dataset), dataset)
     write_told(options, told)
-    show_table(console, joint_errors.table_joints(told))
+    show_table(console, model_tables.table_joints(told))
     if options.figure:
-        console.print(f"wrote {joint_errors.draw_figure_3(told, options.out)}", soft_wrap=True)
+        console.print(f"wrote {model_tables.draw_figure_3(told, options.out)}", soft_wrap=True)
     return 0
 
 
 def _budgets(which: str, options: argparse.Namespace, dataset: Dataset, console: Console) -> int:
+    from safe_sysid.studies.campaign.runner import Campaign
+    from safe_sysid.studies.campaign.summary import rows_and_errors
     from safe_sysid.studies.hybrid import budgets
 
     settings: dict[str, Any] = {
@@ -151,21 +154,23 @@ def _budgets(which: str, options: argparse.Namespace, dataset: Dataset, console:
         "faster": str((options.out / "faster").resolve()), "scale": options.effects, "motions": options.motions,
         "learned": budgets.learnable(), "minutes": options.minutes,
     }  # fmt: skip
-    campaign = budgets.BudgetExperiment("hybrid_which", options.seed, settings)
+    campaign = Campaign("hybrid_which", options.seed, settings)
     return run_trials(
-        campaign, campaign.total, options.out / "which.jsonl", options, console,
-        lambda found: budgets.summary_which(campaign.header(), found),
+        campaign, budgets.total(settings), options.out / "which.jsonl", options, console,
+        lambda found: rows_and_errors({"table": "which", **campaign.header()}, found),
         lambda told, _: show_table(console, budgets.table_which(told)),
     )  # fmt: skip
 
 
 def _friction(options: argparse.Namespace, console: Console) -> int:
+    from safe_sysid.studies.campaign.runner import Campaign
+    from safe_sysid.studies.campaign.summary import rows_and_errors
     from safe_sysid.studies.hybrid import friction
 
-    campaign = friction.FrictionExperiment("hybrid_friction", options.seed, {"motions": options.motions})
+    campaign = Campaign("hybrid_friction", options.seed, {"motions": options.motions})
     return run_trials(
-        campaign, campaign.total, options.out / "friction.jsonl", options, console,
-        lambda found: friction.summary(campaign.header(), found),
+        campaign, len(friction.ARMS) * len(friction.SOURCES), options.out / "friction.jsonl", options, console,
+        lambda found: rows_and_errors({"table": "friction", **campaign.header()}, found),
         lambda told, _: show_table(console, friction.table(told)),
     )  # fmt: skip
 
@@ -181,7 +186,7 @@ def _trainings(which: str, options: argparse.Namespace, dataset: Dataset, consol
     )
     folder.mkdir(parents=True, exist_ok=True)
     return run_trials(
-        campaign, campaign.total, options.out / f"models_{which}{how}.jsonl", options, console,
+        campaign, model_tables.total(campaign.options), options.out / f"models_{which}{how}.jsonl", options, console,
         lambda found: model_tables.summary(which, campaign.header(), found),
         lambda told, _: show_table(
             console, model_tables.table_parts(told) if which == "parts" else model_tables.table(which, told)

@@ -100,10 +100,12 @@ def run(options: argparse.Namespace) -> int:
     figure = options.figure or {"2": "2", "3": "9"}[options.table]
     console = begin(options, f"experiment_lip_{figure}")
     from safe_sysid.robot.loading import load_robot
+    from safe_sysid.studies.campaign.runner import Campaign
     from safe_sysid.studies.lip import tables
+    from safe_sysid.studies.lip.trial import cases
 
     load_robot("franka_panda")  # without its URDF every trial would fail
-    campaign = tables.LipExperiment("lip", options.seed, _options(options, figure))
+    campaign = Campaign("lip", options.seed, _options(options, figure))
 
     def show(told: dict[str, Any], _: list[dict[str, Any]]) -> None:
         if told["rows"]:
@@ -111,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
             console.print(tables.energies(told), soft_wrap=True, markup=False)
 
     return run_trials(
-        campaign, campaign.total, options.out / "results.jsonl", options, console,
+        campaign, len(cases(campaign.options)), options.out / "results.jsonl", options, console,
         lambda found: tables.summary(campaign.header(), found), show,
         lambda told, found: [tables.draw(figure, told, found, options.out)] if told["rows"] else (),
     )  # fmt: skip

@@ -12,7 +12,7 @@ from safe_sysid.commands.shared.batch import show_table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from safe_sysid.studies.experiments.runner import Experiment
+    from safe_sysid.studies.campaign.runner import Campaign
 
 __all__ = ["DESCRIPTION", "HELP", "configure", "run"]
 
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
     )  # fmt: skip
 
 
-def _experiment(options: argparse.Namespace) -> tuple[Experiment, int]:
+def _experiment(options: argparse.Namespace) -> tuple[Campaign, int]:
     """What the options ask for, and how often.
 
     Raises ExperimentError: names that there are not, or options that this table has no use for.
@@ -98,7 +98,7 @@ def _experiment(options: argparse.Namespace) -> tuple[Experiment, int]:
     return which, trials
 
 
-def _load(which: Experiment) -> None:
+def _load(which: Campaign) -> None:
     """Read robot and work cells once: what is wrong with their files is said before anything is made.
 
     Raises SafeSysIdError: one cannot be read.
@@ -113,7 +113,7 @@ def _load(which: Experiment) -> None:
             load_workcell(name)
 
 
-def _show(console: Console, table: str, which: Experiment, found: list[dict[str, Any]]) -> None:
+def _show(console: Console, table: str, which: Campaign, found: list[dict[str, Any]]) -> None:
     """The table, or in numbers what the figure shows."""
     from safe_sysid.studies.experiments.results import tables
 

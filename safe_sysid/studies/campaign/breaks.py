@@ -81,7 +81,7 @@ class Break:
         return replace(arm, kinematics=arm.kinematics._replace(motors=NO_MOTORS))
 
     def later(self, arm: TrueArm) -> FloatArray | None:
-        """Parameters of the second half, if they differ."""
+        """Parameters (14 n,) of the second half, if they differ."""
         if self.name not in ("slip", "exchange", "wear"):
             return None
         theta = arm.theta.copy()

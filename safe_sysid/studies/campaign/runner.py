@@ -10,7 +10,7 @@ import importlib
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -32,7 +32,7 @@ __all__ = [
     "run_chunk",
 ]
 
-#: Kinds of trial: module and function.
+#: Kinds of trial, of campaigns and of the papers' experiments: module and function.
 KINDS = {
     "identification": ("safe_sysid.studies.campaign.trial", "run_trial"),
     "arm": ("safe_sysid.studies.campaign.arm_trial", "run_trial"),
@@ -40,8 +40,17 @@ KINDS = {
     "printed": ("safe_sysid.studies.forgeries.printed_numbers", "run_trial"),
     "forgeries": ("safe_sysid.studies.forgeries.trial", "forge"),
     "contradictions": ("safe_sysid.studies.forgeries.trial", "contradict"),
+    "task": ("safe_sysid.studies.experiments.trial", "run_trial"),
+    "correlation": ("safe_sysid.studies.experiments.conditions", "run_motion"),
+    "condition": ("safe_sysid.studies.experiments.conditions", "run_excitation"),
+    "constrained": ("safe_sysid.studies.experiments.constrained.trial", "run_trial"),
+    "lip": ("safe_sysid.studies.lip.trial", "run_trial"),
+    "hybrid_models": ("safe_sysid.studies.hybrid.model_tables", "run_trial"),
+    "hybrid_tracking": ("safe_sysid.studies.hybrid.tracking", "run_trial"),
+    "hybrid_which": ("safe_sysid.studies.hybrid.budgets", "run_budget"),
+    "hybrid_friction": ("safe_sysid.studies.hybrid.friction", "run_trial"),
 }
-#: For each kind, the module that sums up: ``is_sound``, ``complaint``, ``summarise``, ``as_json`` and ``table``.
+#: Of a campaign's kinds the modules that sum up: ``is_sound``, ``complaint``, ``summarise``, ``as_json`` and ``table``.
 SUMMARIES = {
     "identification": "safe_sysid.studies.campaign.summary",
     "arm": "safe_sysid.studies.campaign.summary",
@@ -73,12 +82,9 @@ class Campaign:
 
     def function(self) -> Callable[[int, int, dict[str, Any]], Result]:
         """The trial. Raises CampaignError: unknown kind."""
-        return self._function_of(KINDS)
-
-    def _function_of(self, kinds: Mapping[str, tuple[str, str]]) -> Callable[[int, int, dict[str, Any]], Result]:
-        if self.kind not in kinds:
-            raise CampaignError(f"kind of trial = {self.kind!r}: expected one of {', '.join(kinds)}")
-        module, name = kinds[self.kind]
+        if self.kind not in KINDS:
+            raise CampaignError(f"kind of trial = {self.kind!r}: expected one of {', '.join(KINDS)}")
+        module, name = KINDS[self.kind]
         function: Callable[[int, int, dict[str, Any]], Result] = getattr(importlib.import_module(module), name)
         return function
 

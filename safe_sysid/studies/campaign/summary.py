@@ -19,6 +19,7 @@ __all__ = [
     "groups_of",
     "is_sound",
     "must_be_zero",
+    "rows_and_errors",
     "shown",
     "summarise",
     "table",
@@ -34,6 +35,13 @@ Cell = Callable[[Mapping[str, Any]], str]
 def finished(trials: Iterable[TrialT]) -> list[TrialT]:
     """Those that did not raise."""
     return [trial for trial in trials if "error" not in trial]
+
+
+def rows_and_errors(header: dict[str, Any], results: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """An experiment for programs: its ``header``, ``rows`` (trials that did not raise) and ``errors`` of the others."""
+    results = list(results)
+    errors = [result["error"] for result in results if "error" in result]
+    return {**header, "rows": finished(results), "errors": errors}
 
 
 def totals(trials: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -142,7 +142,10 @@ class TruthViolations:
             )
 
     def nearest_bound(self, lower: FloatArray, upper: FloatArray, model: RobotModel) -> int:
-        """Which of the 20 bounds, lower ones first, is nearest to the truth, of those that data improved."""
+        """Which of the bounds ``lower`` and ``upper``, (10,), is nearest to the truth, of those that data improved.
+
+        Lower ones are 0 to 9, upper ones 10 to 19.
+        """
         prior = model.arm_prior
         width = prior.payload_upper - prior.payload_lower
         gaps = np.concatenate([self._truth - lower, upper - self._truth]) / np.tile(width, 2)

@@ -40,16 +40,14 @@ class OwnController:
 
     def __init__(self, cell: CellSimulation) -> None:
         """``cell`` tells it the arm's true parameters."""
-        self._cell = cell
+        self._cell, self._dynamics = cell, dynamics_of(cell.model.kinematics)
 
     def torque(self, reference: FloatArray) -> FloatArray:
         """Torque (n,) towards a reference (>= 3, n)."""
         cell = self._cell
         m = cell.measurement
         wanted = reference[2] + 20.0 * (reference[1] - m.qd) + 100.0 * (reference[0] - m.q)
-        w = dynamics_of(cell.model.kinematics).torque_regressor(
-            m.q, m.qd, wanted, cell.model.friction_transition_velocity
-        )
+        w = self._dynamics.torque_regressor(m.q, m.qd, wanted, cell.model.friction_transition_velocity)
         return np.asarray(w @ cell.theta_arm)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
@@ -46,11 +45,6 @@ class CostCase:
         """Validate the cost. Raises PlanError: it cannot be read."""
         if self.cost != RANDOM:
             CostSpec.parse(self.cost)
-
-    @classmethod
-    def of(cls, record: Mapping[str, Any]) -> CostCase:
-        """The case that a record is of."""
-        return cls(**{name: record[name] for name in cls.__dataclass_fields__})
 
 
 def run_case(case: CostCase) -> dict[str, Any]:

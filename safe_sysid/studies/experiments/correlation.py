@@ -56,7 +56,6 @@ DRAWS = {"slow": FourierDraw(), "fast": FourierDraw(base=1.0, harmonics=10, coef
 class Correlations:
     """Condition numbers of T motions, and what they have in common."""
 
-    horizons: tuple[int, ...]  #: (H,) h, samples
     torque: FloatArray  #: (T,) cond(W)
     momentum: FloatArray  #: (T, H) cond(Y), W_c integrated by left rectangles as in the paper
     trapezoid: FloatArray  #: (T, H) the same by trapezoids: what is left when the error of integration is gone

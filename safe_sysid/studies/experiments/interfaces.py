@@ -56,9 +56,6 @@ class CarryTask:
     lift: QuinticTrajectory  #: from pick to the work cell's ready pose
     carry: QuinticTrajectory  #: from the ready pose to the place pose: the fast motion
     retract: QuinticTrajectory | None  #: from the place pose, empty hand; None where nothing is placed (experiment c)
-    #: (3,) m, where the dumbbell's centre shall be after settling (experiment c: when the carry is over)
-    place_xyz: FloatArray
-    place_rotation: FloatArray  #: (3, 3) axes of the dumbbell there
 
 
 @dataclass(frozen=True)

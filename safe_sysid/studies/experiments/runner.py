@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,19 +12,10 @@ from safe_sysid.studies.campaign.runner import Campaign
 from safe_sysid.studies.experiments.methods import ExperimentError, choose
 from safe_sysid.studies.experiments.results.paper import EXPERIMENTS, METHOD_NAMES, PAYLOADS
 
-__all__ = ["FIGURES", "TABLES", "Experiment", "cases", "experiment"]
-
-Result = dict[str, Any]
+__all__ = ["FIGURES", "TABLES", "cases", "experiment"]
 
 TABLES = ("3", "4", "5")
 FIGURES = ("fig5", "fig6", "fig11", "fig12")
-
-#: Functions that run one trial: module and name.
-_TRIALS = {
-    "task": ("safe_sysid.studies.experiments.trial", "run_trial"),
-    "correlation": ("safe_sysid.studies.experiments.conditions", "run_motion"),
-    "condition": ("safe_sysid.studies.experiments.conditions", "run_excitation"),
-}
 
 
 @dataclass(frozen=True)
@@ -58,19 +48,6 @@ _STUDIES = {
 }
 
 
-@dataclass(frozen=True)
-class Experiment(Campaign):
-    """Numbered trials of one table or figure; ``kind`` is a key of :data:`_TRIALS`."""
-
-    def function(self) -> Callable[[int, int, dict[str, Any]], Result]:
-        """The trial; raises for an unknown kind."""
-        return self._function_of(_TRIALS)
-
-    def summary(self) -> Any:
-        """The module that judges and sums up its results."""
-        return importlib.import_module("safe_sysid.studies.experiments.results.tables")
-
-
 def experiment(
     table: str,
     seed: int = 0,
@@ -78,7 +55,7 @@ def experiment(
     methods: Iterable[str] | None = None,
     payloads: Iterable[str] | None = None,
     **settings: Any,
-) -> tuple[Experiment, int]:
+) -> tuple[Campaign, int]:
     """The trials behind a table or figure.
 
     Returns the trials and how many times the paper (or, for table 4, we) would repeat them.
@@ -110,7 +87,7 @@ def experiment(
         options["until"] = study.until
         # A work cell that was changed is another experiment: results of both are never mixed.
         options["workcells"] = {name: _fingerprint(name) for name in options["experiments"]}
-    return Experiment(study.kind, seed, options), study.trials
+    return Campaign(study.kind, seed, options), study.trials
 
 
 def _possible(asked: tuple[str, ...], payloads: list[str], until: str, on_purpose: bool) -> list[str]:

@@ -38,7 +38,6 @@ from safe_sysid.view.snapshot import BoundsView, Snapshot
 __all__ = ["as_json", "complaint", "is_sound", "run_trial", "summarise", "table"]
 
 _NUMBER = r"[-\N{MINUS SIGN}]?[0-9][0-9.]*(?:e[-+][0-9]+)?"
-_TO = r"(?: to | \.\. |, )"
 #: What an output says: which, of what, whether it must be at most ("lower") or at least ("upper") the exact value.
 PrintedNumber = tuple[str, str, Literal["lower", "upper"], str, Fraction]
 

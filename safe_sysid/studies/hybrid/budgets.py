@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,24 +30,13 @@ from safe_sysid.learning.neural.dataset import (
 )
 from safe_sysid.learning.neural.scaling import scaling_of
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.studies.campaign.runner import Campaign
 from safe_sysid.studies.hybrid.drive import GAINS
 from safe_sysid.studies.hybrid.make_data import driven_series, load_panda
 from safe_sysid.studies.hybrid.motions import exciting_series
-from safe_sysid.studies.hybrid.rigid_models import drawing, identified, rigid_torque
+from safe_sysid.studies.hybrid.rigid_models import drawing, identified, rigid_torque, write_rigid
 from safe_sysid.studies.hybrid.tracking import DURATIONS, RIGID, load_model, run_trial, torques_along
-from safe_sysid.whole_files import replacing
 
-__all__ = [
-    "BUDGETS",
-    "BudgetExperiment",
-    "learnable",
-    "normalised_error",
-    "run_budget",
-    "summary_which",
-    "table_which",
-    "train_part",
-]
+__all__ = ["BUDGETS", "learnable", "normalised_error", "run_budget", "table_which", "total", "train_part"]
 
 Result = dict[str, Any]
 #: Minutes of data; the last is all that a data set has for training.
@@ -105,9 +93,7 @@ def _faster(model: RobotModel, folder: Path, scale: float, theta: FloatArray) ->
         path = folder / f"faster_{seed}.npz"
         if not path.is_file():
             series = exciting_series(model, seed, 8.0, 5, _FASTER, draws=10, improvements=10)
-            motion = driven_series(model, series, scale, theta)
-            with replacing(path) as temporary, temporary.open("wb") as file:
-                np.savez(file, stamp=motion.stamp, q=motion.q, qd=motion.qd, qdd=motion.qdd, tau=motion.tau)
+            write_motion(path, driven_series(model, series, scale, theta))
         arrays = read_arrays(path)
         out.append(MeasuredMotion(*(arrays[key] for key in ("stamp", "q", "qd", "qdd", "tau"))))
     return out
@@ -119,18 +105,9 @@ def learnable() -> list[str]:
     return [name for name, what in LEARNED.items() if what is None or torch]
 
 
-@dataclass(frozen=True)
-class BudgetExperiment(Campaign):
-    """Trials: every model with every budget; the drawing once."""
-
-    def function(self) -> Callable[[int, int, dict[str, Any]], Result]:
-        """The trial."""
-        return run_budget
-
-    @property
-    def total(self) -> int:
-        """Number of trials."""
-        return 1 + len(_taught(self.options)) * len(BUDGETS)
+def total(options: dict[str, Any]) -> int:
+    """Number of trials: every model with every budget; the drawing once. ``options``: as of :func:`run_budget`."""
+    return 1 + len(_taught(options)) * len(BUDGETS)
 
 
 def _taught(options: dict[str, Any]) -> list[str]:
@@ -199,8 +176,7 @@ def _write_rigid(model: RobotModel, dataset: Dataset, kind: str | None, budget: 
     else:
         thin = [tuple(x[::_THIN] for x in (m.q, m.qd, m.qdd, m.tau)) for m in train_part(dataset, budget)]
         theta, _ = identified(model, thin, kind)  # type: ignore[arg-type]
-    with replacing(path) as temporary, temporary.open("wb") as file:
-        np.savez(file, theta=theta)
+    write_rigid(path, theta)
 
 
 def _write_lip(model: RobotModel, motions: Sequence[MeasuredMotion], seed: int, path: Path) -> None:
@@ -241,16 +217,6 @@ def _tick(model: RobotModel, path: Path, motion: MeasuredMotion) -> float:
         predict(motion.q[k], motion.qd[k], motion.qdd[k])
         times.append(time.perf_counter() - begin)
     return float(np.median(times))
-
-
-def summary_which(header: Result, results: Sequence[Result]) -> Result:
-    """All that came out, for programs."""
-    return {
-        "table": "which",
-        **header,
-        "rows": [result for result in results if "error" not in result],
-        "errors": [result["error"] for result in results if "error" in result],
-    }
 
 
 def table_which(told: Result) -> Table:

@@ -6,8 +6,7 @@ was learned.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,13 +17,12 @@ from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ModelError
 from safe_sysid.simulation.flexible import Effects, FlexibleArm, read_effects
 from safe_sysid.simulation.flexible.kernel import joint_friction
-from safe_sysid.studies.campaign.runner import Campaign
 from safe_sysid.studies.hybrid.drive import drive, guard, impedance
 from safe_sysid.studies.hybrid.make_data import load_panda
 from safe_sysid.studies.hybrid.motions import set_points
 from safe_sysid.studies.hybrid.tracking import DURATIONS, SETTLE
 
-__all__ = ["ARMS", "SOURCES", "FrictionExperiment", "run_trial", "summary", "table"]
+__all__ = ["ARMS", "SOURCES", "run_trial", "table"]
 
 Result = dict[str, Any]
 #: Arms: whether motors and gears have waves, and whether friction falls with velocity (Stribeck).
@@ -79,20 +77,6 @@ def _effects(theta: FloatArray, waves: bool, stribeck: bool) -> Effects:
     return replace(whole, joints=joints)
 
 
-@dataclass(frozen=True)
-class FrictionExperiment(Campaign):
-    """Trials: every arm with every source of friction."""
-
-    def function(self) -> Callable[[int, int, dict[str, Any]], Result]:
-        """The trial."""
-        return run_trial
-
-    @property
-    def total(self) -> int:
-        """Number of trials."""
-        return len(ARMS) * len(SOURCES)
-
-
 def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
     """One arm, one source of friction; links, rotors and viscous friction are fed forward as they are.
 
@@ -125,16 +109,6 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
                 pass
             out["rmse"][f"{gains}, {duration:g} s"] = value
     return out
-
-
-def summary(header: Result, results: Sequence[Result]) -> Result:
-    """All that came out, for programs."""
-    return {
-        "table": "friction",
-        **header,
-        "rows": [result for result in results if "error" not in result],
-        "errors": [result["error"] for result in results if "error" in result],
-    }
 
 
 def table(told: Result) -> Table:

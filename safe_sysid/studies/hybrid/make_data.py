@@ -33,9 +33,8 @@ from safe_sysid.robot.model import RobotModel
 from safe_sysid.simulation.flexible import FlexibleArm, read_effects
 from safe_sysid.studies.hybrid.drive import drive, impedance
 from safe_sysid.studies.hybrid.motions import FAST, SLOW, exciting_series, slower
-from safe_sysid.studies.hybrid.rigid_models import drawing, identified
+from safe_sysid.studies.hybrid.rigid_models import drawing, identified, write_rigid
 from safe_sysid.trajectories.fourier import FourierTrajectory
-from safe_sysid.whole_files import replacing
 
 __all__ = [
     "SIZES",
@@ -130,8 +129,7 @@ def _parameters(model: RobotModel, size: DataSize, scale: float, path: Path) -> 
     once = replace(size, period=max(size.period, 2.0), repeats=1)
     motion = driven_series(model, _series(model, once, 1000, "fast"), scale, drawing(model))
     theta, _ = identified(model, [(motion.q, motion.qd, motion.qdd, motion.tau)], "links")
-    with replacing(path) as temporary, temporary.open("wb") as file:
-        np.savez(file, theta=theta)
+    write_rigid(path, theta)
     return theta
 
 

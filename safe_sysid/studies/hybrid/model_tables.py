@@ -1,9 +1,8 @@
-"""Tables I, II and IV of [Hybrid]: torques predicted offline, models trained end to end and in two steps."""
+"""Tables I, II and IV, figures 2 and 3 of [Hybrid]: torques predicted offline, models trained in one or two steps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +15,23 @@ from safe_sysid.learning.neural.models import MODELS
 from safe_sysid.learning.neural.scaling import scaling_of
 from safe_sysid.picture_style import new_figure, save_figure, style_axis
 from safe_sysid.studies.campaign.runner import Campaign
+from safe_sysid.studies.campaign.summary import finished
 from safe_sysid.studies.hybrid.make_data import load_panda
+from safe_sysid.studies.hybrid.tracking import torques_along
 
 __all__ = [
     "PAPER",
-    "ModelExperiment",
     "draw_figure_2",
-    "is_sound",
+    "draw_figure_3",
     "model_experiment",
     "run_trial",
     "summary",
+    "summary_joints",
     "table",
     "table_4",
+    "table_joints",
     "table_parts",
+    "total",
 ]
 
 Result = dict[str, Any]
@@ -63,24 +66,15 @@ PAPER: dict[str, dict[tuple[str, str], tuple[float, float, float]]] = {
 }
 
 
-@dataclass(frozen=True)
-class ModelExperiment(Campaign):
-    """Trials: every model of a table with every seed."""
-
-    def function(self) -> Callable[[int, int, dict[str, Any]], Result]:
-        """The trial."""
-        return run_trial
-
-    @property
-    def total(self) -> int:
-        """Number of trials."""
-        return len(TRAINED[self.options["table"]]) * int(self.options["seeds"])
+def total(options: Result) -> int:
+    """Number of trials: every model of a table with every seed. ``options``: as of :func:`run_trial`."""
+    return len(TRAINED[options["table"]]) * int(options["seeds"])
 
 
 def model_experiment(
     which: str, seed: int, seeds: int, dataset: Dataset, out: Path, minutes: float | None, as_paper: bool = False,
     device: str = "cpu",
-) -> ModelExperiment:  # fmt: skip
+) -> Campaign:  # fmt: skip
     """The trials of a table.
 
     Args:
@@ -101,12 +95,7 @@ def model_experiment(
         "table": which, "seeds": seeds, "data": str(dataset.folder.resolve()), "out": str(out.resolve()),
         "minutes": minutes, "as_paper": as_paper, "device": device,
     }  # fmt: skip
-    return ModelExperiment("hybrid_models", seed, options)
-
-
-def is_sound(result: Result) -> bool:
-    """Whether a training ran to its end. ``result``: of the trial."""
-    return "error" not in result
+    return Campaign("hybrid_models", seed, options)
 
 
 def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
@@ -141,9 +130,7 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
 def _rows(which: str, results: Sequence[Result]) -> list[Result]:
     """One row per model, optimization and seed, the rigid parts of hybrid models included (Table II)."""
     rows = []
-    for result in results:
-        if not is_sound(result):
-            continue
+    for result in finished(results):
         shown = {result["model"]: result["errors"]}
         if which == "2" and result["model"] == "rbd_sign_lstm":
             shown |= {part: result["parts"][part] for part in PARTS}
@@ -260,3 +247,50 @@ def table_4(dataset: Dataset) -> Result:
         "paper_torque_min": [-10.0, -63.8, -28.24, -24.98, -3.95, -4.21, -1.36],
         "paper_torque_max": [9.78, 61.37, 27.64, 27.9, 3.94, 3.84, 1.84],
     }
+
+
+#: Of models in figure 3.
+_COLOURS = ("#c1121f", "#1f6fb4", "#2a9d4b", "#e0a100", "#7b3fa0", "#5c6b73", "#d97aa6", "#0b7a75")
+
+
+def summary_joints(models: Mapping[str, str], dataset: Dataset) -> dict[str, Any]:
+    """Errors on the test motions, for programs.
+
+    Returns ``rows``: model, ``joints`` (mean squares of errors over squared ranges), their mean.
+    """
+    model = load_panda()
+    tests = [dataset.motion(entry) for entry in dataset.of("test")]
+    span = scaling_of(dataset).torque_range
+    rows = []
+    for name, path in models.items():
+        errors = [(torques_along(model, Path(path), motion) - motion.tau) / span for motion in tests]
+        joints = np.mean(np.concatenate(errors) ** 2, axis=0)
+        rows.append({"model": name, "joints": joints.tolist(), "mean": float(joints.mean())})
+    return {"table": "joints", "rows": rows}
+
+
+def table_joints(told: dict[str, Any]) -> Table:
+    """For people."""
+    out = Table(title="Torque error on test motions", caption="mean squares over squared ranges, times 1000")
+    for head in ("model", *(f"joint {j}" for j in range(1, 8)), "mean"):
+        out.add_column(head, justify="left" if head == "model" else "right")
+    for row in told["rows"]:
+        out.add_row(row["model"], *(f"{1e3 * x:.3f}" for x in (*row["joints"], row["mean"])))
+    return out
+
+
+def draw_figure_3(told: dict[str, Any], out: Path) -> Path:
+    """Bars, joint by joint."""
+    page = new_figure(10.0, 4.0, "Torque error on test motions, mean squares over squared ranges")
+    axis = page.subplots()
+    width = 0.8 / len(told["rows"])
+    for k, row in enumerate(told["rows"]):
+        at = np.arange(1, len(row["joints"]) + 1) + (k - 0.5 * (len(told["rows"]) - 1)) * width
+        axis.bar(at, row["joints"], width, color=_COLOURS[k % len(_COLOURS)], label=row["model"])
+    axis.set_yscale("log")
+    axis.set_xlabel("joint")
+    axis.legend(fontsize=7)
+    style_axis(axis)
+    path = out / "figure_3.png"
+    save_figure(page, path)
+    return path

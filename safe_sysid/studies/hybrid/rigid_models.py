@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import numpy as np
 
@@ -13,8 +14,9 @@ from safe_sysid.dynamics import dynamics_of
 from safe_sysid.identification.arm.base_parameters import BaseParameters
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.studies.experiments.constrained.truth import perturbed
+from safe_sysid.whole_files import replacing
 
-__all__ = ["drawing", "identified", "rigid_torque"]
+__all__ = ["drawing", "identified", "rigid_torque", "write_rigid"]
 
 _DRAWING_SEED = 7
 
@@ -47,6 +49,12 @@ def identified(
     start = np.zeros(model.layout.size)
     start[model.layout.links] = drawing(model)[model.layout.links]
     return fit_rigid_part(model, motions, terms, start, scale)
+
+
+def write_rigid(path: Path, theta: FloatArray) -> None:
+    """Write the file of a rigid model, whole or not at all. ``theta``: (14 n,)."""
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        np.savez(file, theta=theta)
 
 
 def rigid_torque(model: RobotModel, theta: FloatArray, q: FloatArray, qd: FloatArray, qdd: FloatArray) -> FloatArray:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,23 +19,21 @@ from safe_sysid.learning.neural.file import read_hybrid
 from safe_sysid.learning.neural.stepping import SteppingModel
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.simulation.flexible import FlexibleArm, read_effects
-from safe_sysid.studies.campaign.runner import Campaign
+from safe_sysid.studies.campaign.summary import finished
 from safe_sysid.studies.hybrid.drive import GAINS, ModelFeedForward, Predictor, drive, guard, impedance
 from safe_sysid.studies.hybrid.make_data import load_panda
 from safe_sysid.studies.hybrid.motions import set_points
-from safe_sysid.studies.hybrid.rigid_models import drawing, identified, rigid_torque
-from safe_sysid.whole_files import replacing
+from safe_sysid.studies.hybrid.rigid_models import drawing, identified, rigid_torque, write_rigid
 
 __all__ = [
     "DURATIONS",
     "RIGID",
-    "TrackingExperiment",
     "averages",
     "check_models",
-    "is_sound",
     "load_model",
     "run_trial",
     "torques_along",
+    "total",
     "trained_models",
     "write_rigid_models",
 ]
@@ -67,21 +64,18 @@ _LOST = 120.0
 _THIN = 20  # rows of data that one is taken of
 
 
-def write_rigid_models(
-    folder: Path, dataset: Dataset | None, terms: Mapping[str, str | None] | None = None
-) -> dict[str, str]:
+def write_rigid_models(folder: Path, dataset: Dataset | None) -> dict[str, str]:
     """Identify the rigid models of a data set, unless that was done; returns their files by name.
 
     Args:
         folder: of the files, one per model: ``theta``.
         dataset: whose training motions tell; None: the drawing alone.
-        terms: models that are wanted, as :data:`RIGID`.
 
     Raises:
         SafeSysIdError: data that no real arm fits.
     """
     model, files = load_panda(), {}
-    for name, kind in (terms or RIGID).items():
+    for name, kind in RIGID.items():
         if kind is not None and dataset is None:
             continue
         path = folder / f"{name}.npz"
@@ -94,8 +88,7 @@ def write_rigid_models(
             motions = (dataset.motion(entry) for entry in dataset.of("train"))
             thin = [(m.q[::_THIN], m.qd[::_THIN], m.qdd[::_THIN], m.tau[::_THIN]) for m in motions]
             theta, _ = identified(model, thin, kind)
-        with replacing(path) as temporary, temporary.open("wb") as file:
-            np.savez(file, theta=theta)
+        write_rigid(path, theta)
     return files
 
 
@@ -114,8 +107,7 @@ def trained_models(folder: Path) -> dict[str, str]:
             theta = np.array(read_hybrid(path).theta)
             for name in ("RBD+Sign E2E", "RBD E2E"):
                 part = folder / f"{name}{SEED}{seed}.npz"
-                with replacing(part) as temporary, temporary.open("wb") as file:
-                    np.savez(file, theta=theta)
+                write_rigid(part, theta)
                 files[part.stem] = str(part.resolve())
                 theta[ParameterLayout.of_size(len(theta)).coulomb] = 0.0
     return dict(sorted(files.items()))
@@ -123,6 +115,8 @@ def trained_models(folder: Path) -> dict[str, str]:
 
 def load_model(model: RobotModel, path: Path) -> tuple[FloatArray, Predictor | None]:
     """What the law inverts, and what is fed forward besides: a rigid model's file, or a learned one's.
+
+    Returns (14 n,) parameters, and the torque (n,), N m, of q, qd and qdd, (n,) each; None where nothing is added.
 
     Raises:
         SafeSysIdError: the file is neither, or another arm's.
@@ -152,23 +146,9 @@ def torques_along(model: RobotModel, path: Path, motion: MeasuredMotion) -> Floa
     return np.array([predict(*at).copy() for at in zip(motion.q, motion.qd, motion.qdd, strict=True)])
 
 
-@dataclass(frozen=True)
-class TrackingExperiment(Campaign):
-    """Trials: every model, at all gains, slow and fast."""
-
-    def function(self) -> Callable[[int, int, dict[str, Any]], Result]:
-        """The trial."""
-        return run_trial
-
-    @property
-    def total(self) -> int:
-        """Number of trials."""
-        return len(self.options["models"]) * len(GAINS) * len(DURATIONS)
-
-
-def is_sound(result: Result) -> bool:
-    """Whether a trial ran to its end; an arm that ran away is a result."""
-    return "error" not in result
+def total(options: dict[str, Any]) -> int:
+    """Number of trials: every model, at all gains, slow and fast. ``options``: as of :func:`run_trial`."""
+    return len(options["models"]) * len(GAINS) * len(DURATIONS)
 
 
 def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
@@ -212,15 +192,14 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
 
 
 def averages(results: Sequence[Result], key: str) -> dict[tuple[str, str], FloatArray | None]:
-    """By model and gains, each joint's mean over slow and fast and over seeds, degrees; None where the arm failed.
+    """By model and gains, each joint's mean (n,) over slow and fast and over seeds, degrees; None where the arm failed.
 
     ``key``: ``rmse`` or ``final``.
     """
     groups: dict[tuple[str, str], list[Any]] = {}
-    for result in results:
-        if is_sound(result):
-            model = result["model"].partition(SEED)[0]
-            groups.setdefault((model, result["gains"]), []).append(result[key])
+    for result in finished(results):
+        model = result["model"].partition(SEED)[0]
+        groups.setdefault((model, result["gains"]), []).append(result[key])
     return {
         group: None if any(value is None for value in values) else np.mean(values, axis=0)
         for group, values in groups.items()

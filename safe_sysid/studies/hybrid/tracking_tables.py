@@ -10,9 +10,10 @@ import numpy as np
 from rich.table import Table
 
 from safe_sysid.picture_style import new_figure, save_figure, style_axis
+from safe_sysid.studies.campaign.summary import finished
 from safe_sysid.studies.hybrid.drive import GAINS
 from safe_sysid.studies.hybrid.paper import JOINTS, average
-from safe_sysid.studies.hybrid.tracking import averages, is_sound
+from safe_sysid.studies.hybrid.tracking import averages
 
 __all__ = ["KEYS", "draw_figure_4", "summary", "table"]
 
@@ -86,18 +87,18 @@ def _both(ours: float | None, paper: float | None) -> str:
     return f"{'failed' if ours is None else f'{ours:.3f}'} | {'-' if paper is None else f'{paper:.3f}'}"
 
 
-def draw_figure_4(results: Sequence[Result], models: Sequence[str], out: Path, gains: str = "medium") -> Path | None:
-    """Joint angles of a slow motion with some models as feed-forward; None if nothing was kept.
+def draw_figure_4(results: Sequence[Result], models: Sequence[str], out: Path) -> Path | None:
+    """Joint angles of a slow motion, medium gains, with some models as feed-forward; None if nothing was kept.
 
     ``results``: with ``series``.
     """
     shown = [
-        r for name in models for r in results
-        if is_sound(r) and r["model"] == name and r["gains"] == gains and r["duration"] == 10.0 and "series" in r
+        r for name in models for r in finished(results)
+        if r["model"] == name and r["gains"] == "medium" and r["duration"] == 10.0 and "series" in r
     ]  # fmt: skip
     if not shown:
         return None
-    page = new_figure(11.0, 8.0, f"Motion in 10 s, {gains} gains")
+    page = new_figure(11.0, 8.0, "Motion in 10 s, medium gains")
     axes = np.ravel(page.subplots(4, 2, squeeze=False))
     for j in range(7):
         axis = axes[j]

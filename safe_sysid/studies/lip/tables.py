@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,8 @@ import numpy as np
 from rich.table import Table
 
 from safe_sysid.picture_style import new_figure, save_figure, style_axis
-from safe_sysid.studies.campaign.runner import Campaign
-from safe_sysid.studies.lip.trial import cases, run_trial
 
-__all__ = ["PAPER", "LipExperiment", "draw", "is_sound", "summary", "table"]
+__all__ = ["PAPER", "draw", "summary", "table"]
 
 Result = dict[str, Any]
 #: The paper's: Fig. 2, medians by joint of six joints, %; energies of LIP; Figs. 5 and 8, means by joint of its real
@@ -50,25 +47,6 @@ PAPER: dict[str, dict[Any, Sequence[float]]] = {
 
 _STAND_IN = "nMSE of torques of a simulated stand-in, %"
 _TITLES = {"4": "Mean square error of torques, sum over joints, (N m)^2", "5": _STAND_IN, "8": _STAND_IN}
-
-
-@dataclass(frozen=True)
-class LipExperiment(Campaign):
-    """Trials of a figure or table."""
-
-    def function(self) -> Callable[[int, int, dict[str, Any]], Result]:
-        """The trial."""
-        return run_trial
-
-    @property
-    def total(self) -> int:
-        """Number of trials."""
-        return len(cases(self.options))
-
-
-def is_sound(result: Result) -> bool:
-    """Whether a trial ran to its end. ``result``: of the trial."""
-    return "error" not in result
 
 
 def _key(row: Result) -> tuple[Any, ...]:

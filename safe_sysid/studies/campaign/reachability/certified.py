@@ -26,7 +26,7 @@ __all__ = ["attack_certificate", "corner_points"]
 
 
 def corner_points(case: ReachabilityCase, cells: TimeCells) -> tuple[FloatArray, FloatArray]:
-    """Times and symbols at which single joints' positions and velocities are worst; and rest after the end."""
+    """Where single joints' positions and velocities are worst, and rest after the end: times (N,), symbols (N, ..)."""
     tube, n = case.tube, case.n
     every = extreme_times(case, cells)
     ratio = np.where(tube.e > 0.0, tube.e_box / np.where(tube.e > 0.0, tube.e, 1.0), 0.0)

@@ -68,7 +68,7 @@ class TorqueTruth:
 
 
 def extreme_times(case: ReachabilityCase, cells: TimeCells) -> list[list[FloatArray]]:
-    """Per order and joint, all times at which that derivative of the desired position can be extreme in some cell."""
+    """Per order and joint, times (N,), s, at which that derivative of the desired position can be extreme in a cell."""
     t, out = case.trajectory, []
     for order in range(4):
         joints = []

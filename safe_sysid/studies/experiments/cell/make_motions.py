@@ -89,7 +89,10 @@ def surroundings(cell: Workcell, carried: str) -> Scene:
 
 
 def lift(model: RobotModel, cell: Workcell, item: Dumbbell, ready: FloatArray) -> QuinticTrajectory:
-    """Slow motion of least jerk from the rack to the ready pose, through a point above the rack."""
+    """Slow motion of least jerk from the rack to ``ready`` (n,), rad, through a point above the rack.
+
+    Raises SafeSysIdError: the hand cannot reach the dumbbell.
+    """
     wanted = wanted_motions(cell.file)
     pick = pose_for(model, item.position, item.rotation, ready)
     above = pose_for(model, item.position + np.array([0.0, 0.0, wanted.lift_height]), item.rotation, pick)
@@ -115,7 +118,12 @@ def carry(
     seed: int,
     via: FloatArray | None,
 ) -> FastMotion:
-    """The fast motion of one dumbbell, from the ready pose to just above its place."""
+    """The fast motion of one dumbbell, from the ready pose to just above its place.
+
+    ``ready``, ``near``: (n,) rad, where it begins, and a pose near its end; ``via``: (K, n) rad, on the way, or None.
+
+    Raises MotionRefusedError: no motion keeps the limits.
+    """
     wanted = wanted_motions(cell.file)
     over = cell.target(item.name) + np.array([0.0, 0.0, cell.gap if cell.release else 0.0])
     goal = pose_for(model, over, cell.place_rotation, near)

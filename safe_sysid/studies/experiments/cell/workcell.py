@@ -217,17 +217,8 @@ def _with_motions(cell: Workcell, path: Path, wanted: str) -> Workcell:
     tasks = []
     for task in parsed.tasks:
         lift, carry = task.lift.trajectory(), task.carry.trajectory()
-        tasks.append(
-            CarryTask(
-                task.dumbbell,
-                lift.knots[0, 0],
-                lift,
-                carry,
-                reversed_motion(carry, SLOWER) if cell.release else None,
-                cell.target(task.dumbbell),
-                cell.place_rotation,
-            )
-        )
+        retract = reversed_motion(carry, SLOWER) if cell.release else None
+        tasks.append(CarryTask(task.dumbbell, lift.knots[0, 0], lift, carry, retract))
     ready = frozen_array(parsed.ready, None, "ready")
     return replace(cell, ready=ready, tasks=tuple(tasks), scene=replace(cell.scene, start=ready))
 

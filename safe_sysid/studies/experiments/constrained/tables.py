@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,9 @@ from rich.table import Table
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.picture_style import new_figure, save_figure, style_axis
-from safe_sysid.studies.campaign.runner import Campaign
-from safe_sysid.studies.experiments.constrained.trial import LIMBS, SPEEDS, run_trial
+from safe_sysid.studies.experiments.constrained.trial import LIMBS, SPEEDS
 
-__all__ = ["PAPER", "TABLE_OF_FIGURE", "ConstrainedExperiment", "draw", "summary", "table"]
+__all__ = ["PAPER", "TABLE_OF_FIGURE", "check_limbs", "draw", "summary", "table"]
 
 Result = dict[str, Any]
 #: Which table's trials a figure shows.
@@ -58,16 +56,11 @@ PAPER: dict[str, dict[str, tuple[float, ...]]] = {
 }
 
 
-@dataclass(frozen=True)
-class ConstrainedExperiment(Campaign):
-    """Trials of one table: every seed of every limb; an index is seed times limbs plus limb."""
-
-    def function(self) -> Callable[[int, int, dict[str, Any]], Result]:
-        """The trial. Raises SafeSysIdError: a limb that there is not."""
-        for limb in self.options["limbs"]:
-            if limb not in LIMBS:
-                raise SafeSysIdError(f"limb {limb!r}: expected one of {', '.join(LIMBS)}")
-        return run_trial
+def check_limbs(limbs: Sequence[str]) -> None:
+    """Raises SafeSysIdError: a limb that there is not."""
+    for limb in limbs:
+        if limb not in LIMBS:
+            raise SafeSysIdError(f"limb {limb!r}: expected one of {', '.join(LIMBS)}")
 
 
 def _key(which: str, model: str) -> str:

@@ -166,7 +166,6 @@ def correlations_of(results: Sequence[Result], draw: str) -> Correlations:
     """
     parts = [result[draw] for result in results if draw in result]
     return Correlations(
-        tuple(TABLE_FOUR),
         np.array([part["torque"] for part in parts]),
         np.array([part["momentum"] for part in parts]),
         np.array([part["trapezoid"] for part in parts]),
