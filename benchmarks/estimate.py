@@ -307,7 +307,7 @@ def main() -> None:
         told = [one(options, model, true, payload, way, seed) for way in WAYS]
         records += [record for record, _, _ in told]
         judged = [case for case in told if case[2] is not None]
-        answers = figaroh([problem for _, problem, _ in judged]) if options.figaroh and judged else []
+        answers = figaroh("payload", [problem for _, problem, _ in judged]) if options.figaroh and judged else []
         for (record, _, error), answer in zip(judged, answers, strict=False):
             record.update({name: error(found["theta"]) for name, found in answer.items()})
         if options.json is not None:

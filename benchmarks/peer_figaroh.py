@@ -1,6 +1,7 @@
 """Runs FIGAROH 1.0.2 on samples that others prepared: knows of FIGAROH, NumPy and Pinocchio, of nothing of ours.
 
-    python peer_figaroh.py FILE.npz ..   # the last link with what it holds, all ten parameters
+    python peer_figaroh.py arm FILE.npz ..       # base parameters of a whole arm; residuals on held-out samples
+    python peer_figaroh.py payload FILE.npz ..   # the last link with what it holds, all ten parameters
 
 Prints one line of JSON: a list, one entry for each file. `peers.figaroh` writes the files.
 """
@@ -21,7 +22,9 @@ logging.disable(logging.WARNING)
 from figaroh.identification.identification_tools import get_standard_parameters  # noqa: E402
 from figaroh.identification.parameter import add_standard_additional_parameters  # noqa: E402
 from figaroh.identification.physical_fit import FixedExtras, build_problem, solve_direct_effort_fit  # noqa: E402
-from figaroh.tools.regressor import build_regressor_basic  # noqa: E402
+from figaroh.tools.qrdecomposition import QRDecomposer  # noqa: E402
+from figaroh.tools.regressor import build_regressor_basic, build_regressor_reduced, get_index_eliminate  # noqa: E402
+from figaroh.tools.solver import LinearSolver  # noqa: E402
 
 
 def robot_of(d):
@@ -49,6 +52,30 @@ def robot_of(d):
 def by_joint(residual, n):
     """(n,) root mean square of residuals stacked joint by joint."""
     return np.sqrt(np.mean(residual.reshape(n, -1) ** 2, axis=1))
+
+
+def arm(d):
+    """Held-out RMS of base parameters, plain and weighted by joint, and seconds."""
+    robot, config = robot_of(d)
+    n = len(config["act_idxv"])
+    begin = time.perf_counter()
+    whole = build_regressor_basic(robot, d["q"], d["qd"], d["qdd"], config)
+    out, kept = get_index_eliminate(whole, {str(k): 0.0 for k in range(whole.shape[1])})
+    reduced, tau = build_regressor_reduced(whole, out), d["torque"].T.ravel()
+    found = QRDecomposer()
+    found.double_decomposition(tau, reduced, kept)
+    base = list(found.base_indices)
+    columns = reduced[:, base]
+    plain = np.linalg.lstsq(columns, tau, rcond=None)[0]
+    sigma = np.repeat(by_joint(tau - columns @ plain, n), len(d["q"]))
+    weighted = LinearSolver("lstsq").solve(columns / sigma[:, None], tau / sigma)
+    seconds = time.perf_counter() - begin
+    other = build_regressor_basic(robot, d["q_o"], d["qd_o"], d["qdd_o"], config)
+    other, tau_o = build_regressor_reduced(other, out)[:, base], d["torque_o"].T.ravel()
+    rms = {
+        name: by_joint(tau_o - other @ x, n).tolist() for name, x in (("FIGAROH OLS", plain), ("FIGAROH WLS", weighted))
+    }
+    return {"rms": rms, "seconds": seconds}
 
 
 def payload(d):
@@ -89,10 +116,11 @@ def payload(d):
 
 def main():
     """Each file, one after the other."""
+    task = {"arm": arm, "payload": payload}[sys.argv[1]]
     told = []
-    for path in sys.argv[1:]:
+    for path in sys.argv[2:]:
         with np.load(path) as file:
-            told.append(payload({k: file[k] for k in file}))
+            told.append(task({k: file[k] for k in file}))
     print(json.dumps(told))
 
 

@@ -56,8 +56,8 @@ def arm_arrays(model: RobotModel) -> dict[str, Any]:
     }
 
 
-def figaroh(problems: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What `peer_figaroh.py` says of each problem, a dict of arrays.
+def figaroh(task: str, problems: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What `peer_figaroh.py TASK` says of each problem, a dict of arrays.
 
     Raises SystemExit: FIGAROH ended with an error, which is told.
     """
@@ -66,7 +66,7 @@ def figaroh(problems: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         files = [Path(folder, f"{k}.npz") for k in range(len(problems))]
         for file, arrays in zip(files, problems, strict=True):
             np.savez(file, **arrays)
-        done = subprocess.run([environment(), script, *files], capture_output=True, text=True, check=False)
+        done = subprocess.run([environment(), script, task, *files], capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"FIGAROH: {done.stderr[-2000:]}")
     return json.loads(done.stdout.splitlines()[-1])
