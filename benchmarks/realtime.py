@@ -2,6 +2,7 @@
 
     python benchmarks/realtime.py run [--seconds 60] [--json FILE]       # plant and controller; planner and identifier
     python benchmarks/realtime.py run --load idle --robots kinova_gen3 lip.yaml hybrid.yaml   # feed-forwards
+    python benchmarks/realtime.py drives [--seconds 20] [--json FILE]    # what could drive the controller's loop
     python benchmarks/realtime.py table FILE...                          # print what is in files
 
 Loads: "idle": the arm holds, nobody else is there. "work": planner and identifier work all the time; whenever they have
@@ -20,6 +21,7 @@ import platform
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,6 +36,7 @@ from rich.table import Table
 from safe_sysid.demo.realtime_check import BareLoop
 
 LOADS, SCHEDULINGS = ("idle", "work", "burn"), ("fifo", "normal")
+DRIVES = ("thread", "events", "single", "timer", "multi")
 #: Parameters of the nodes, as the demo sets them.
 FIFO = {"plant": 10, "controller": 11}
 NICE = {"planner": 5, "identifier": 10}
@@ -43,14 +46,55 @@ WARM_UP = 1.0  # s
 # -- the nodes --------------------------------------------------------------------------------------------------
 
 
+def node_main(drive: str, arguments: list[str]) -> int:
+    """This process becomes a controller that is driven in another way."""
+    from rclpy.executors import MultiThreadedExecutor, SingleThreadedExecutor
+    from rclpy.experimental import EventsExecutor
+    from rclpy.qos import QoSProfile
+    from sensor_msgs.msg import JointState
+
+    from safe_sysid.nodes.common.process import run_node
+    from safe_sysid.nodes.controller.node import ControllerNode
+
+    class Driven(ControllerNode):
+        """The product but for its loop."""
+
+        _newest: bytes | None = None
+
+        def _drive_by_measurements(self, qos: QoSProfile) -> None:
+            answer = self.guarded("joint_states", self._on_measurement)
+            if drive != "timer":
+                self.create_subscription(JointState, "joint_states", answer, qos, raw=True)
+                return
+
+            def keep(data: bytes) -> None:
+                self._newest = data
+
+            def tick() -> None:
+                if self._newest is not None:
+                    data, self._newest = self._newest, None
+                    answer(data)
+
+            self.create_subscription(JointState, "joint_states", keep, qos, raw=True)
+            self.create_timer(1e-3, tick, clock=self._steady)
+
+        def loop_thread(self) -> int | None:
+            return threading.get_native_id()
+
+    executors = {"events": EventsExecutor, "multi": MultiThreadedExecutor}
+    return run_node(Driven, arguments, executors.get(drive, SingleThreadedExecutor))
+
+
 class Node:
     """One process, its output in a file."""
 
-    def __init__(self, name: str, parameters: dict[str, Any], directory: Path, environment: dict[str, str]):
+    def __init__(self, name: str, parameters: dict[str, Any], directory: Path, environment: dict[str, str], drive: str):
         self.name, self._log = name, directory / f"{name}.log"
         file = directory / f"{name}.yaml"
         file.write_text(yaml.safe_dump({"/**": {"ros__parameters": parameters}}))
-        command = [sys.executable, "-m", f"safe_sysid.nodes.{name}.node", "--ros-args", "--params-file", str(file)]
+        own = drive != "thread" and name == "controller"
+        start = [__file__, "node", drive] if own else ["-m", f"safe_sysid.nodes.{name}.node"]
+        command = [sys.executable, *start, "--ros-args", "--params-file", str(file)]
         with self._log.open("wb") as output:
             self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
 
@@ -161,12 +205,12 @@ def burning(processes: int) -> Iterator[None]:
 
 
 def measure(
-    scheduling: str, load: str, seconds: float, pin: bool = False, robot: str = "kinova_gen3"
+    scheduling: str, load: str, seconds: float, drive: str = "thread", pin: bool = False, robot: str = "kinova_gen3"
 ) -> dict[str, Any]:
     """Start, run, stop and read the logs."""
     from safe_sysid.bring_up.domain import own_domain, ros_environment
 
-    work = load != "idle"
+    work = load != "idle" and drive == "thread"
     names = ["controller", *(("planner", "identifier") if work else ()), "plant"]
     with tempfile.TemporaryDirectory() as scratch, own_domain() as domain:
         directory = Path(scratch)
@@ -176,12 +220,12 @@ def measure(
         try:
             for name in names:
                 parameters = {"robot": robot, **_parameters(name, scheduling, directory, pin)}
-                nodes[name] = Node(name, parameters, directory, environment)
+                nodes[name] = Node(name, parameters, directory, environment, drive)
             for node in nodes.values():  # the controller when it has seen the arm and is active
                 node.await_ready(400.0)
             foreman = Foreman(environment)
             foreman.spin(WARM_UP)
-            with burning((os.cpu_count() or 1) if load == "burn" else 0):
+            with burning((os.cpu_count() or 1) if load == "burn" or (load != "idle" and not work) else 0):
                 before = {name: node.cpu() for name, node in nodes.items()}
                 began, stolen = time.monotonic(), _stolen()
                 foreman.spin(seconds)
@@ -195,6 +239,7 @@ def measure(
         record = _read(directory, seconds)
     granted = {name: foreman.value(name, "scheduling") for name in ("plant", "controller")}
     return {
+        "drive": drive,
         "robot": robot,
         "scheduling": scheduling,
         "load": load,
@@ -293,20 +338,20 @@ def show(record: dict[str, Any], console: Console) -> None:
         f"p99 {floor['p99']:.0f}, p99.9 {floor['p99.9']:.0f}, max {floor['max']:.0f} us late"
     )
     table = Table(title=title)
-    for name in ("scheduling", "load", "ticks", "> 1.5 ms", "period p99 / 99.9 / max", "latency p50 / p99"):
+    for name in ("drive", "scheduling", "load", "ticks", "> 1.5 ms", "period p99 / 99.9 / max", "latency p50 / p99"):
         table.add_column(name + (" ms" if "/" in name else ""), justify="right")
     last = ("controller, plant CPU", "stolen", "plans, boxes", "states", "robot", "feed-forward late")
     for name in ("99.9 / max", "compute p50 / p99", *last):
         table.add_column(name, justify="right")
     for row in rows:
         if "error" in row:
-            table.add_row(row["scheduling"], row["load"], row["error"])
+            table.add_row(row["drive"], row["scheduling"], row["load"], row["error"])
             continue
         period, latency, compute, cpu = (row["period_us"], row["latency_us"], row["compute_us"], row["cpu_percent"])
         granted = row["granted"]["controller"]
         refused = row["scheduling"] == "fifo" and granted != "" and "FIFO" not in granted
         table.add_row(
-            "refused" if refused else row["scheduling"], row["load"],
+            row["drive"], "refused" if refused else row["scheduling"], row["load"],
             f"{100.0 * row['ticks'] / row['expected_ticks']:.1f} %", f"{row['missed_percent']:.2f} %",
             _ms(period, "p99", "p99.9", "max"), _ms(latency, "p50", "p99"), _ms(latency, "p99.9", "max"),
             _ms(compute, "p50", "p99"), f"{cpu['controller']:.0f} %, {cpu['plant']:.0f} %",
@@ -323,15 +368,20 @@ def _ms(values: dict[str, float], *names: str) -> str:
 
 def main() -> int:
     """Measure row by row; the file is written after each."""
+    if sys.argv[1:2] == ["node"]:
+        return node_main(sys.argv[2], sys.argv[3:])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    command = commands.add_parser("run")
-    command.add_argument("--seconds", type=float, default=60.0, help="per row (default: %(default)g)")
-    command.add_argument("--scheduling", nargs="+", choices=SCHEDULINGS, default=SCHEDULINGS)
-    command.add_argument("--load", nargs="+", choices=LOADS, default=LOADS)
-    command.add_argument("--robots", nargs="+", default=["kinova_gen3"], metavar="NAME|FILE", help="a row for each")
-    command.add_argument("--pin", action="store_true", help="plant and controller each on a core of its own")
-    command.add_argument("--json", type=Path, default=None)
+    for name, seconds in (("run", 60.0), ("drives", 20.0)):
+        command = commands.add_parser(name)
+        command.add_argument("--seconds", type=float, default=seconds, help="per row (default: %(default)g)")
+        command.add_argument("--scheduling", nargs="+", choices=SCHEDULINGS, default=SCHEDULINGS)
+        command.add_argument("--load", nargs="+", choices=LOADS, default=LOADS if name == "run" else ("idle", "burn"))
+        command.add_argument("--robots", nargs="+", default=["kinova_gen3"], metavar="NAME|FILE", help="a row for each")
+        command.add_argument("--pin", action="store_true", help="plant and controller each on a core of its own")
+        command.add_argument("--json", type=Path, default=None)
+        if name == "drives":
+            command.add_argument("--drives", nargs="+", choices=DRIVES, default=DRIVES)
     commands.add_parser("table").add_argument("files", nargs="+", type=Path)
     options = parser.parse_args()
     console = Console(width=200)
@@ -340,7 +390,7 @@ def main() -> int:
             show(json.loads(file.read_text()), console)
         return 0
     record: dict[str, Any] = {
-        "kind": "real time",
+        "kind": "real time" if options.command == "run" else "what drives the loop",
         "cores": os.cpu_count(),
         "processor": _processor(),
         "kernel": platform.release(),
@@ -349,17 +399,18 @@ def main() -> int:
         "rows": [],
     }
     cases = [
-        (scheduling, load, robot)
+        (drive, scheduling, load, robot)
         for load in options.load
         for scheduling in options.scheduling
+        for drive in getattr(options, "drives", ("thread",))
         for robot in options.robots
     ]
-    for scheduling, load, robot in cases:
-        console.print(f"{scheduling}, {load}, {robot}: {options.seconds:g} s")
+    for drive, scheduling, load, robot in cases:
+        console.print(f"{drive}, {scheduling}, {load}, {robot}: {options.seconds:g} s")
         try:
-            row = measure(scheduling, load, options.seconds, options.pin, robot)
-        except Exception as error:  # a row that fails must not cost the others
-            row = {"scheduling": scheduling, "load": load, "error": f"{type(error).__name__}: {error}"}
+            row = measure(scheduling, load, options.seconds, drive, options.pin, robot)
+        except Exception as error:  # a drive that does not answer must not cost the other rows
+            row = {"drive": drive, "scheduling": scheduling, "load": load, "error": f"{type(error).__name__}: {error}"}
         record["rows"].append(row)
         if options.json is not None:
             options.json.write_text(json.dumps(record, indent=1))

@@ -110,7 +110,7 @@ class DartEngine:
         """(n,) N m: half a step of what turns gravity, at most the largest torque limit at the plans' largest velocity.
 
         Velocities are integrated with what is true at a step's beginning. Measured: a third and less along plans
-        (docs/use/launch.md). Before the friction, where efforts are measured there, viscous
+        (docs/use/launch.md, benchmarks/dart.py). Before the friction, where efforts are measured there, viscous
         friction is that of a velocity ``h Fc / H`` beside the one that positions move with.
         """
         h, prior, layout = model.settings.timing.period_s, model.arm_prior, model.layout
