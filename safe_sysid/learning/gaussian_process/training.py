@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -37,8 +38,8 @@ class TrainingOptions:
     rate: float = 0.06  #: of Adam at the start
     seed: int = 0
     last: float = 0.02  #: share of it at the end, where half a cosine leads; 1: the same rate throughout, as in [LIP]
-    starts: int = 1  #: of Adam, from different noises, each as long; the likelihood of all samples picks one
-    #: Iterations of L-BFGS at the end, for the likelihood of all samples. That of batches alone leaves the noise found
+    starts: int = 1  #: from different noises, each as long; the likelihood of all samples picks one
+    #: Iterations of L-BFGS after Adam, for the likelihood of all samples. That of batches alone leaves the noise found
     #: a tenth too small: in a batch there are hardly more torques than what the energies explain.
     finish: int = 20
     device: str | None = None  #: of torch, as "cuda", that likelihoods are found on; None: this processor, compiled
@@ -76,7 +77,7 @@ def _lbfgs(
     how: TrainingOptions,
     progress: Callable[[int, float], None],
 ) -> FloatArray:
-    best, steps = (np.inf, start, start), iter(range(how.finish))
+    best, steps = (np.inf, start, start), itertools.count()
 
     def tried(z: FloatArray) -> tuple[float, FloatArray]:
         nonlocal best
@@ -92,12 +93,19 @@ def _lbfgs(
             best = value, z.copy(), g
         return value, g
 
+    left = how.finish
     with suppress(NotPositiveDefiniteError):  # of the start: it stays
-        minimize(
-            tried, start, jac=True, method="L-BFGS-B",
-            bounds=[(max(z - reach, -_FARTHEST), min(z + reach, _FARTHEST)) for z in start],
-            options={"maxiter": how.finish}, callback=lambda _: progress(next(steps), best[0]),
-        )  # fmt: skip
+        while left > 0:
+            before = best[0]
+            result = minimize(
+                tried, best[1], jac=True, method="L-BFGS-B",
+                bounds=[(max(z - reach, -_FARTHEST), min(z + reach, _FARTHEST)) for z in start],
+                options={"maxiter": left}, callback=lambda _: progress(next(steps), best[0]),
+            )  # fmt: skip
+            left -= max(result.nit, 1)
+            # A search along a line that met the edge of what is positive definite may give up: it begins anew there.
+            if result.success or not best[0] < before:
+                break
     return best[1]
 
 
@@ -149,14 +157,14 @@ def train(
     def tell(first: int) -> Callable[[int, float], None]:
         return lambda step, value: progress(first + step, value) if progress is not None else None
 
+    reach = _NEAR if how.epochs or start is not None else 2.0 * _FARTHEST
     found: list[tuple[float, FloatArray]] = []
     for k in range(how.starts):
-        first = begin.copy()
-        first[kernel.count :] += 2.0 * k * np.log(_QUIETER)
-        z = _adam(gradient, first, len(x), how, tell(k * how.epochs))
+        z, steps = begin.copy(), k * (how.epochs + how.finish)
+        z[kernel.count :] += 2.0 * k * np.log(_QUIETER)
+        z = _adam(gradient, z, len(x), how, tell(steps))
+        if how.finish:
+            z = _lbfgs(lambda z: gradient(z, every, _NO_JITTER), z, reach, how, tell(steps + how.epochs))
         found.append((gradient(z, every)[0] if how.starts > 1 else 0.0, z))
     z = min(found, key=lambda pair: pair[0])[1]
-    if how.finish:
-        reach = _NEAR if how.epochs or start is not None else 2.0 * _FARTHEST
-        z = _lbfgs(lambda z: gradient(z, every, _NO_JITTER), z, reach, how, tell(how.starts * how.epochs))
     return TorqueProcess(kernel, z[: kernel.count], z[kernel.count :], x, torque, units)
