@@ -72,7 +72,7 @@ class _Solver:
     def close(self) -> None: ...
 
 
-class _Ear:
+class _HeardCommands:
     """In place of the publisher of commands."""
 
     def __init__(self) -> None:
@@ -104,8 +104,8 @@ class MessageBench:
             model, draw_truth(model, payload, 1, "uniform"), payload, load_scene("open"), 1,
             NoiseModel.declared(model.settings, "uniform"), np.array(model.settings.home),
         )  # fmt: skip
-        self.ear = _Ear()
-        self.controller._commands = self.ear
+        self.commands = _HeardCommands()
+        self.controller._commands = self.commands
         self.tick, self.torque = 0, None
         self._writer = conversions.JointStateWriter(model.joint_names)
         self.measure(None)
@@ -126,8 +126,8 @@ class MessageBench:
     def without_rates(self) -> None:
         """Let everything through that is not too long: what is in it is to be tried, not how often it comes."""
         for node in self.nodes:
-            for gate in node.rate_limiter.filters.values():
-                gate._bucket = None
+            for message_filter in node.rate_limiter.filters.values():
+                message_filter._bucket = None
 
     # -- the arm ------------------------------------------------------------------------------------------------
 
@@ -135,18 +135,18 @@ class MessageBench:
         """One period of the arm, and the controller's answer."""
         self.tick += 1
         x = self.plant.step(torque)
-        self.ear.heard = None
+        self.commands.heard = None
         state = self._writer.fill(self.tick * MS, x.q, x.qd, x.effort)
         self.controller.rate_limiter.receivers["joint_states"](serialize_message(state))
         self.torque = None
-        if self.ear.heard is not None:
-            stamp, self.torque = conversions.read_command(self.ear.heard, self.model.n)
+        if self.commands.heard is not None:
+            stamp, self.torque = conversions.read_command(self.commands.heard, self.model.n)
             assert stamp == self.tick * MS
 
     def step(self) -> None:
         """One period; what is commanded must be a torque that the arm has."""
         self.measure(self.torque)
-        assert self.ear.heard is not None, f"no answer to tick {self.tick}: {self.controller.status()[1]}"
+        assert self.commands.heard is not None, f"no answer to tick {self.tick}: {self.controller.status()[1]}"
         if self.torque is not None:
             assert np.all(np.isfinite(self.torque))
             assert np.all(np.abs(self.torque) <= self.model.limits.torque)

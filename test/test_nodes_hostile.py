@@ -72,31 +72,31 @@ def test_a_bucket_lets_no_more_through_than_it_says_and_no_less(rate: float, bur
     assert bucket.take()
 
 
-def test_a_gate_judges_length_and_rate_and_counts() -> None:
+def test_a_filter_judges_length_and_rate_and_counts() -> None:
     clock = Clock()
-    gate = MessageFilter(Limit(10, 2.0, 3), clock=clock)
-    gate.admit(b"0123456789")
+    limiter = MessageFilter(Limit(10, 2.0, 3), clock=clock)
+    limiter.admit(b"0123456789")
     with pytest.raises(MessageRefusedError, match="11 bytes: expected at most 10"):
-        gate.admit(b"0" * 11)
-    gate.admit(b"")
+        limiter.admit(b"0" * 11)
+    limiter.admit(b"")
     for _ in range(5):
         with pytest.raises(MessageRefusedError, match="too often"):
-            gate.admit(b"")
-    assert (gate.passed, gate.too_long, gate.too_often, gate.largest) == (2, 1, 5, 10)
-    assert gate.flooded
+            limiter.admit(b"")
+    assert (limiter.passed, limiter.too_long, limiter.too_often, limiter.largest) == (2, 1, 5, 10)
+    assert limiter.flooded
     clock.now += 1.5  # what comes now and then, and is refused, is no flood
-    gate.admit(b"")
+    limiter.admit(b"")
     with pytest.raises(MessageRefusedError, match="11 bytes"):
-        gate.admit(b"0" * 11)
-    assert not gate.flooded
+        limiter.admit(b"0" * 11)
+    assert not limiter.flooded
 
 
 def test_in_lockstep_only_the_size_counts_where_each_message_is_asked_for() -> None:
-    gate = MessageFilter(TOPICS["joint_states"], lockstep=True, clock=Clock())
+    limiter = MessageFilter(TOPICS["joint_states"], lockstep=True, clock=Clock())
     for _ in range(20_000):
-        gate.admit(b"x")
+        limiter.admit(b"x")
     with pytest.raises(MessageRefusedError, match="too long"):
-        gate.admit(bytes(TOPICS["joint_states"].max_bytes + 1))
+        limiter.admit(bytes(TOPICS["joint_states"].max_bytes + 1))
     assert {name for name, limit in TOPICS.items() if limit.free_in_lockstep} == {
         "joint_states",
         "effort_command",

@@ -1,4 +1,4 @@
-"""The parts of the nodes that need no network: lock-step gate, clock, histogram, recorder."""
+"""The parts of the nodes that need no network: lock-step pending, clock, histogram, recorder."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def bounds(batch: int | None) -> BoundsAnswer:
 
 
 def run(arrivals: list[tuple[int, object]], ticks: int = 20, plans: bool = True) -> list[tuple[int, str]]:
-    """What is taken at which tick if answers arrive in this order, each at its tick or when the gate waits for it."""
-    gate, taken, queue = (PendingAnswers((FIRST, T_P, U, TAKE), plans), [], sorted(arrivals, key=lambda a: a[0]))
+    """What is taken at which tick if answers arrive in this order, each at its tick or when it is waited for."""
+    pending, taken, queue = (PendingAnswers((FIRST, T_P, U, TAKE), plans), [], sorted(arrivals, key=lambda a: a[0]))
     for tick in range(1, ticks):
         while True:
             while queue and queue[0][0] <= tick:
                 answer = queue.pop(0)[1]
-                gate.put_plan(answer) if isinstance(answer, PlanAnswer) else gate.put_bounds(answer)
-            for answer in gate.due_plans(tick):
+                pending.put_plan(answer) if isinstance(answer, PlanAnswer) else pending.put_bounds(answer)
+            for answer in pending.due_plans(tick):
                 taken.append((tick, f"plan {answer.start_ns}"))
-                gate.settle_plan(answer, taken=True)
-            if not gate.missing(tick):
-                taken += [(tick, f"batch {answer.batch}") for answer in gate.due_bounds(tick)]
+                pending.settle_plan(answer, taken=True)
+            if not pending.missing(tick):
+                taken += [(tick, f"batch {answer.batch}") for answer in pending.due_bounds(tick)]
                 break
             if not queue:
                 return [*taken, (tick, "stuck")]
@@ -76,63 +76,63 @@ def test_a_missing_answer_stops_time_at_its_tick() -> None:
 
 
 def test_in_place_of_a_refused_plan_nobody_waits_for_another() -> None:
-    gate = PendingAnswers((FIRST, T_P, U, 100))
+    pending = PendingAnswers((FIRST, T_P, U, 100))
     refused, other = plan(4), plan(6)
-    gate.put_plan(refused)
-    assert gate.due_plans(3) == []
-    assert gate.due_plans(4) == [refused]
-    gate.settle_plan(refused, taken=False)
-    assert not any(gate.missing(tick) for tick in range(4, 50))
-    gate.put_plan(other)
-    assert gate.due_plans(5) == [other], "which may be taken all the same"
+    pending.put_plan(refused)
+    assert pending.due_plans(3) == []
+    assert pending.due_plans(4) == [refused]
+    pending.settle_plan(refused, taken=False)
+    assert not any(pending.missing(tick) for tick in range(4, 50))
+    pending.put_plan(other)
+    assert pending.due_plans(5) == [other], "which may be taken all the same"
 
 
 def test_who_takes_over_waits_for_nothing_that_was_due_before() -> None:
-    gate = PendingAnswers((FIRST, T_P, U, TAKE))
-    gate.begin_anew(1, plans=True)
-    assert gate.missing(5) == ["the plan for 0.000 s", "the bounds of batch 1"], "at the beginning nothing was"
-    gate.begin_anew(17, plans=False)  # batch 4, U = 4, is due at 17
-    assert gate.missing(17) == []
-    assert gate.missing(20) == []
-    assert gate.missing(21) == ["the bounds of batch 5"]
+    pending = PendingAnswers((FIRST, T_P, U, TAKE))
+    pending.begin_anew(1, plans=True)
+    assert pending.missing(5) == ["the plan for 0.000 s", "the bounds of batch 1"], "at the beginning nothing was"
+    pending.begin_anew(17, plans=False)  # batch 4, U = 4, is due at 17
+    assert pending.missing(17) == []
+    assert pending.missing(20) == []
+    assert pending.missing(21) == ["the bounds of batch 5"]
 
 
 def test_a_plan_for_another_time_does_not_take_the_place_of_the_one_awaited() -> None:
-    gate = PendingAnswers((FIRST, T_P, U, 100))
+    pending = PendingAnswers((FIRST, T_P, U, 100))
     other = plan(3)
-    gate.put_plan(other)
-    assert gate.due_plans(2) == []
-    assert gate.due_plans(3) == [other]
-    gate.settle_plan(other, taken=True)
-    assert gate.missing(4)
+    pending.put_plan(other)
+    assert pending.due_plans(2) == []
+    assert pending.due_plans(3) == [other]
+    pending.settle_plan(other, taken=True)
+    assert pending.missing(4)
 
 
 def test_without_a_planner_to_wait_for_plans_are_judged_at_once() -> None:
-    gate = PendingAnswers((FIRST, T_P, U, 100), await_plans=False)
+    pending = PendingAnswers((FIRST, T_P, U, 100), await_plans=False)
     other = plan(9)
-    gate.put_plan(other)
-    assert gate.due_plans(1) == [other]
-    gate.settle_plan(other, taken=True)
-    assert not gate.missing(9)
+    pending.put_plan(other)
+    assert pending.due_plans(1) == [other]
+    pending.settle_plan(other, taken=True)
+    assert not pending.missing(9)
 
 
 def test_giving_up_goes_on_without_the_silent_ones_for_good() -> None:
-    gate = PendingAnswers((FIRST, T_P, U, TAKE))
-    assert gate.missing(5) == ["the plan for 0.000 s", "the bounds of batch 1"]
-    gate.give_up(5)
-    assert not any(gate.missing(tick) for tick in range(5, 100))
+    pending = PendingAnswers((FIRST, T_P, U, TAKE))
+    assert pending.missing(5) == ["the plan for 0.000 s", "the bounds of batch 1"]
+    pending.give_up(5)
+    assert not any(pending.missing(tick) for tick in range(5, 100))
     late = bounds(1)
-    gate.put_bounds(late)
-    assert gate.due_bounds(9) == [late]
+    pending.put_bounds(late)
+    assert pending.due_bounds(9) == [late]
 
 
 def test_a_flood_of_foreign_answers_is_not_hoarded() -> None:
-    gate = PendingAnswers((FIRST, T_P, U, TAKE))
+    pending = PendingAnswers((FIRST, T_P, U, TAKE))
     for i in range(1000):
-        gate.put_plan(plan(4))
-        gate.put_bounds(bounds(50 + i))
-    assert len(gate.due_plans(4)) == 20
-    assert gate.due_bounds(4) == []
+        pending.put_plan(plan(4))
+        pending.put_bounds(bounds(50 + i))
+    assert len(pending.due_plans(4)) == 20
+    assert pending.due_bounds(4) == []
 
 
 @given(st.integers(1, 2**62), st.integers(0, 10**13))
@@ -192,9 +192,9 @@ def test_obstacles_and_plans_can_be_looked_at() -> None:
 
 
 def test_without_motion_no_plan_is_awaited() -> None:
-    gate = PendingAnswers((FIRST, T_P, U, TAKE))
-    gate.forget_plans(3)  # nothing is due yet
-    assert gate.missing(4)
-    gate.forget_plans(4)
-    assert not gate.missing(4)
-    assert gate.missing(5) == ["the bounds of batch 1"]
+    pending = PendingAnswers((FIRST, T_P, U, TAKE))
+    pending.forget_plans(3)  # nothing is due yet
+    assert pending.missing(4)
+    pending.forget_plans(4)
+    assert not pending.missing(4)
+    assert pending.missing(5) == ["the bounds of batch 1"]

@@ -42,7 +42,7 @@ MODEL = load_robot("three_joint")
 N = MODEL.n
 
 
-class Desk(NamedTuple):
+class TaskBench(NamedTuple):
     """A running arm at rest, after one exciting trajectory."""
 
     probe: Probe
@@ -86,7 +86,7 @@ class Desk(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TaskBench]:
     directory = tmp_path_factory.mktemp("task")
     nodes = {"plant": {"payload": "4lb"}, "controller": {"await_bounds": False}, "planner": {}}
     with running(directory, nodes, QUICK, robot=MODEL.name) as processes, Probe() as probe:
@@ -99,9 +99,9 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
             for kind, topic in ((JointTrajectory, "goal_joints"), (PoseStamped, "goal_pose"), (MarkerArray, "scene"))
         ]
         probe.wait(lambda: probe.value("planner", "phase") == "over", "the exciting trajectory")
-        desk = Desk(probe, processes, directory, seen, markers, certificates, *publishers)
-        desk.wait_rest()
-        yield desk
+        bench = TaskBench(probe, processes, directory, seen, markers, certificates, *publishers)
+        bench.wait_rest()
+        yield bench
 
 
 def waypoints(*points: np.ndarray, names: tuple[str, ...] = MODEL.joint_names) -> JointTrajectory:
@@ -128,8 +128,8 @@ def box(xyz: tuple[float, ...], size: float = 0.1, frame: str = "world", number:
     return marker
 
 
-def test_nothing_is_planned_without_a_goal_and_bad_goals_are_refused_with_the_reason(desk: Desk) -> None:
-    assert desk.ask("plan").message.startswith("no goal: expected one")
+def test_nothing_is_planned_without_a_goal_and_bad_goals_are_refused_with_the_reason(bench: TaskBench) -> None:
+    assert bench.ask("plan").message.startswith("no goal: expected one")
     still, nan = np.zeros(N), np.full(N, np.nan)
     far = np.array([0.0, 3.0, 0.0])
     moving = waypoints(still)
@@ -144,7 +144,7 @@ def test_nothing_is_planned_without_a_goal_and_bad_goals_are_refused_with_the_re
         (waypoints(still, names=MODEL.joint_names[:-1]), "wrong joints"),
         (moving, "in motion"),
     ):
-        desk.send(desk.goal_joints, message, f"goal_joints: {reason}")
+        bench.send(bench.goal_joints, message, f"goal_joints: {reason}")
     upright = (0.0, 0.0, 0.0, 1.0)
     for message, reason in (
         (pose(np.full(3, np.inf), upright), "not finite"),
@@ -153,54 +153,54 @@ def test_nothing_is_planned_without_a_goal_and_bad_goals_are_refused_with_the_re
         (pose(np.zeros(3), upright, frame="camera"), "unknown frame"),
         (pose(np.zeros(3), upright, frame=""), "unknown frame"),
     ):
-        desk.send(desk.goal_pose, message, f"goal_pose: {reason}")
-    told = desk.probe.value("planner", "last refusal")
+        bench.send(bench.goal_pose, message, f"goal_pose: {reason}")
+    told = bench.probe.value("planner", "last refusal")
     assert "frame_id = '': expected world" in told
-    assert not desk.ask("plan").success, "nothing of that is a goal"
+    assert not bench.ask("plan").success, "nothing of that is a goal"
 
 
-def test_goals_are_reached_with_certified_steps_that_can_be_checked_from_their_files(desk: Desk) -> None:
-    start = desk.wait_rest()
+def test_goals_are_reached_with_certified_steps_that_can_be_checked_from_their_files(bench: TaskBench) -> None:
+    start = bench.wait_rest()
     first, second = start + 0.12 * np.array([1, -1, 1]), start + 0.05
     shuffled = [MODEL.joint_names[i] for i in (2, 0, 1)]
     order = [MODEL.joint_names.index(name) for name in shuffled]
-    desk.goal_joints.publish(waypoints(first[order], second[order], names=tuple(shuffled)))
-    desk.probe.spin(0.3)
-    answer = desk.ask("plan")
+    bench.goal_joints.publish(waypoints(first[order], second[order], names=tuple(shuffled)))
+    bench.probe.spin(0.3)
+    answer = bench.ask("plan")
     assert answer.success, answer.message
     # While it moves nothing else may begin, and nothing may come into its way.
-    assert "expected nothing to be planned" in desk.ask("plan").message
-    desk.send(desk.scene, MarkerArray(markers=[box((2.0, 0.0, 0.5))]), "scene: not at rest")
-    assert desk.wait_over() == "arrived"
-    assert np.abs(desk.wait_rest() - second).max() < 1.1e-3
-    assert min(np.abs(sample.q - first).max() for sample in desk.seen) < 1.1e-3
+    assert "expected nothing to be planned" in bench.ask("plan").message
+    bench.send(bench.scene, MarkerArray(markers=[box((2.0, 0.0, 0.5))]), "scene: not at rest")
+    assert bench.wait_over() == "arrived"
+    assert np.abs(bench.wait_rest() - second).max() < 1.1e-3
+    assert min(np.abs(sample.q - first).max() for sample in bench.seen) < 1.1e-3
 
-    files = sorted(desk.directory.glob("plan_*.json"))
-    plans = int(desk.probe.value("planner", "plans"))
+    files = sorted(bench.directory.glob("plan_*.json"))
+    plans = int(bench.probe.value("planner", "plans"))
     assert len(files) == plans >= 4
     last = read_plan(files[-1]).plan
     assert np.abs(last.trajectory.knots[-1, 0] - second).max() < 1.1e-3
-    desk.probe.wait(lambda: desk.markers[-1].markers[0].ns == "swept", "the swept volume")
-    boxes = [m for m in desk.markers[-1].markers if m.action == Marker.ADD]
+    bench.probe.wait(lambda: bench.markers[-1].markers[0].ns == "swept", "the swept volume")
+    boxes = [m for m in bench.markers[-1].markers if m.action == Marker.ADD]
     middle = np.array([[m.pose.position.x, m.pose.position.y, m.pose.position.z] for m in boxes])
     half = 0.5 * np.array([[m.scale.x, m.scale.y, m.scale.z] for m in boxes])
     tool = tool_pose(MODEL, second)[0]
     assert np.any(np.all(np.abs(tool - middle) <= half, axis=1))
     assert len(boxes) == 8 * len(MODEL.bodies)
 
-    message = desk.certificates[-1]
+    message = bench.certificates[-1]
     assert message.layout.dim[0].label.startswith(f"plan {plans - 1}, box 0:0, start ")
     families = [name.split(" [")[0] for name in message.layout.dim[1].label.split(", ")]
     margins = dict(zip(families, np.array(message.data).reshape(-1, 2)[:, 0], strict=True))
     assert set(margins) == {"position", "velocity", "torque", "clearance", "self_clearance", "tracking"}
     assert all(margin >= 0.0 for margin in margins.values())
-    told = re.search(r"torque (\d[\d.]*) N m", desk.probe.value("planner", f"plan {plans - 1}"))
+    told = re.search(r"torque (\d[\d.]*) N m", bench.probe.value("planner", f"plan {plans - 1}"))
     assert told is not None
     assert 0.99 * margins["torque"] < float(told[1]) <= margins["torque"]
 
 
-def test_the_scene_changes_at_rest_and_what_is_in_the_way_is_the_reason(desk: Desk) -> None:
-    q = desk.wait_rest()
+def test_the_scene_changes_at_rest_and_what_is_in_the_way_is_the_reason(bench: TaskBench) -> None:
+    q = bench.wait_rest()
     goal = q + 0.06
     tool, _ = tool_pose(MODEL, goal)
     bad: list[tuple[Callable[[], Any], str]] = [
@@ -212,62 +212,62 @@ def test_the_scene_changes_at_rest_and_what_is_in_the_way_is_the_reason(desk: De
         (lambda: [Marker(action=7)], "bad action"),
     ]
     for markers, reason in bad:
-        desk.send(desk.scene, MarkerArray(markers=markers()), f"scene: {reason}")
+        bench.send(bench.scene, MarkerArray(markers=markers()), f"scene: {reason}")
     vanishing = box((2.0, 0.0, 0.0))
     vanishing.lifetime.sec = 1
-    desk.send(desk.scene, MarkerArray(markers=[vanishing]), "scene: bad lifetime")
-    assert desk.probe.value("planner", "scene") == "open, 0 obstacles", "all or nothing"
+    bench.send(bench.scene, MarkerArray(markers=[vanishing]), "scene: bad lifetime")
+    assert bench.probe.value("planner", "scene") == "open, 0 obstacles", "all or nothing"
 
-    desk.scene.publish(MarkerArray(markers=[box(tuple(tool)), box((2.0, 0.0, 0.5), number=1)]))
-    desk.probe.wait(lambda: desk.probe.value("planner", "scene") == "open, 2 obstacles", "the scene")
-    desk.probe.wait(lambda: len([m for m in desk.markers[-1].markers if m.ns == "obstacles"]) == 2, "its picture")
-    desk.goal_joints.publish(waypoints(goal))
-    desk.probe.spin(0.3)
-    answer = desk.ask("plan")
+    bench.scene.publish(MarkerArray(markers=[box(tuple(tool)), box((2.0, 0.0, 0.5), number=1)]))
+    bench.probe.wait(lambda: bench.probe.value("planner", "scene") == "open, 2 obstacles", "the scene")
+    bench.probe.wait(lambda: len([m for m in bench.markers[-1].markers if m.ns == "obstacles"]) == 2, "its picture")
+    bench.goal_joints.publish(waypoints(goal))
+    bench.probe.spin(0.3)
+    answer = bench.ask("plan")
     assert not answer.success
     assert "marker:table/0" in answer.message
-    desk.scene.publish(MarkerArray(markers=[Marker(ns="table", id=0, action=Marker.DELETE)]))
-    desk.probe.wait(lambda: desk.probe.value("planner", "scene") == "open, 1 obstacles", "the scene")
-    assert desk.ask("plan").success
-    assert desk.wait_over() == "arrived"
-    desk.wait_rest()
-    assert desk.ask("reload_scene").success
-    desk.probe.wait(lambda: desk.probe.value("planner", "scene") == "open, 0 obstacles", "the file's scene")
+    bench.scene.publish(MarkerArray(markers=[Marker(ns="table", id=0, action=Marker.DELETE)]))
+    bench.probe.wait(lambda: bench.probe.value("planner", "scene") == "open, 1 obstacles", "the scene")
+    assert bench.ask("plan").success
+    assert bench.wait_over() == "arrived"
+    bench.wait_rest()
+    assert bench.ask("reload_scene").success
+    bench.probe.wait(lambda: bench.probe.value("planner", "scene") == "open, 0 obstacles", "the file's scene")
 
 
-def test_a_killed_solver_is_replaced_and_the_node_lives_on(desk: Desk) -> None:
+def test_a_killed_solver_is_replaced_and_the_node_lives_on(bench: TaskBench) -> None:
     def solver() -> int:
-        return int(desk.probe.value("planner", "solver").split()[1].rstrip(","))
+        return int(bench.probe.value("planner", "solver").split()[1].rstrip(","))
 
-    desk.goal_joints.publish(waypoints(desk.wait_rest() - 0.05))
-    desk.probe.spin(0.3)
+    bench.goal_joints.publish(waypoints(bench.wait_rest() - 0.05))
+    bench.probe.spin(0.3)
     before = solver()
     os.kill(before, signal.SIGKILL)
-    desk.probe.wait(lambda: desk.refused("solver: failed") == 1, "the death to be told")
-    assert "SIGKILL" in desk.probe.value("planner", "last refusal")
-    desk.probe.wait(lambda: "None" not in desk.probe.value("planner", "solver") and solver() != before, "another")
-    desk.probe.wait(lambda: desk.ask("plan").success, "a plan by the new one")
+    bench.probe.wait(lambda: bench.refused("solver: failed") == 1, "the death to be told")
+    assert "SIGKILL" in bench.probe.value("planner", "last refusal")
+    bench.probe.wait(lambda: "None" not in bench.probe.value("planner", "solver") and solver() != before, "another")
+    bench.probe.wait(lambda: bench.ask("plan").success, "a plan by the new one")
     # And in the middle of a task: the same question, asked again.
     os.kill(solver(), signal.SIGKILL)
-    assert desk.wait_over() == "arrived"
-    desk.wait_rest()
+    assert bench.wait_over() == "arrived"
+    bench.wait_rest()
 
 
-def test_stop_ends_a_task_and_time_goes_on_even_if_the_solver_hangs(desk: Desk) -> None:
-    desk.goal_joints.publish(waypoints(desk.wait_rest() + np.array([0.8, 0.0, 0.0])))
-    desk.probe.spin(0.3)
-    assert desk.ask("plan").success
-    solver = int(desk.probe.value("planner", "solver").split()[1].rstrip(","))
+def test_stop_ends_a_task_and_time_goes_on_even_if_the_solver_hangs(bench: TaskBench) -> None:
+    bench.goal_joints.publish(waypoints(bench.wait_rest() + np.array([0.8, 0.0, 0.0])))
+    bench.probe.spin(0.3)
+    assert bench.ask("plan").success
+    solver = int(bench.probe.value("planner", "solver").split()[1].rstrip(","))
     os.kill(solver, signal.SIGSTOP)  # like a computation that never ends
-    desk.probe.wait(lambda: desk.probe.value("planner", "busy") == "True", "a question that nobody answers")
-    assert desk.ask("stop").success
-    planner = desk.processes["planner"]
-    desk.probe.wait(lambda: "taken for hanging" in planner.log, "its end")
-    assert desk.probe.value("planner", "task") != "arrived"
-    desk.wait_rest()
-    endings = [process.end() for process in desk.processes.values()]
+    bench.probe.wait(lambda: bench.probe.value("planner", "busy") == "True", "a question that nobody answers")
+    assert bench.ask("stop").success
+    planner = bench.processes["planner"]
+    bench.probe.wait(lambda: "taken for hanging" in planner.log, "its end")
+    assert bench.probe.value("planner", "task") != "arrived"
+    bench.wait_rest()
+    endings = [process.end() for process in bench.processes.values()]
     assert all(status == 0 and seconds < busy(3.0) for status, seconds in endings), endings
-    record = json.loads((desk.directory / "planner.json").read_text())
+    record = json.loads((bench.directory / "planner.json").read_text())
     assert record["task"] == "stopped"
     assert {plan["purpose"] for plan in record["plans"]} == {"excitation", "task"}
-    assert_within_limits(MODEL, load(desk.directory / "plant.npz"))
+    assert_within_limits(MODEL, load(bench.directory / "plant.npz"))

@@ -193,14 +193,14 @@ class StandIn:
 
 def test_calls_that_wait_never_bar_a_stop() -> None:
     node, answers = StandIn(), []
-    desk = ServiceCalls(node, ["planner/start", "controller/emergency_stop"])  # type: ignore[arg-type]
+    calls = ServiceCalls(node, ["planner/start", "controller/emergency_stop"])  # type: ignore[arg-type]
     for _ in range(40):
-        desk.ask("planner/start", lambda success, text: answers.append((success, text)))
-    desk.work()
+        calls.ask("planner/start", lambda success, text: answers.append((success, text)))
+    calls.work()
     assert 0 < node.sent.count("planner/start") < 40
     assert len(answers) == 40 - len(node.sent)
-    desk.ask("controller/emergency_stop", lambda *_: None)
-    desk.work()
+    calls.ask("controller/emergency_stop", lambda *_: None)
+    calls.work()
     assert node.sent[-1] == "controller/emergency_stop"
 
 
