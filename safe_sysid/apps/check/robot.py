@@ -74,7 +74,10 @@ def why_no_plans(model: RobotModel) -> str:
 
 
 def start_reasons(model: RobotModel, scene: Scene, gains: TrackingTube, start: FloatArray) -> list[str]:
-    """Why the arm may not take over and hold its start pose with any payload of the prior; empty if it may."""
+    """Why the arm may not take over and hold its start pose with any payload of the prior; empty if it may.
+
+    ``start``: (n,) joint angles, rad (m where a joint slides).
+    """
     from safe_sysid.planning.certification.certificate import start_check
 
     reasons = start_check(model, model.arm_prior, scene, gains, start)

@@ -35,18 +35,18 @@ def _common_ticks(plant: PlantLog, controller: ControllerLog) -> tuple[NDArray[n
 def judge_tracking(
     record: JudgeRecord, plant: PlantLog, controller: ControllerLog, model: RobotModel, gains: TrackingTube
 ) -> tuple[dict[str, Tracking | None], tuple[FloatArray, FloatArray, FloatArray, FloatArray]]:
-    """True errors and true V of every tick against the bounds that the controller's theorem gives."""
+    """True errors and true energy V of every tick against the bounds that the controller's theorem gives.
+
+    Returns the worst of each kind (docs/understand/guarantees.md), and of the K ticks that were judged:
+    times (K,) s, errors of position and velocity over their bounds (K, n), and V over its bound (K,).
+    """
     ours, theirs = _common_ticks(plant, controller)
     guaranteed = int(np.count_nonzero(controller.guaranteed))
     n = model.n
     if theirs.size == 0:
         record.gaps.append("tracking: no tick of the controller's log, guarantee in force, is in the plant's log")
-        return dict.fromkeys(("position", "velocity", "energy")), (
-            np.zeros(0),
-            np.zeros((0, n)),
-            np.zeros((0, n)),
-            np.zeros(0),
-        )
+        nothing = (np.zeros(0), np.zeros((0, n)), np.zeros((0, n)), np.zeros(0))
+        return dict.fromkeys(("position", "velocity", "energy")), nothing
     if theirs.size < guaranteed:
         record.gaps.append(f"tracking: {guaranteed - theirs.size} ticks of the controller are not in the plant's log")
     skipped = _skipped(plant, controller, ours, model.settings.timing.period_s)

@@ -150,6 +150,8 @@ def goals_of(
 def go(motion: PlannedMotion, planner: Planner, box: ParameterBox, say: Say, seed: int = 0) -> None:
     """Plan to the waypoints, step by step, as if driven without delay.
 
+    Raises ConfigError: no waypoints. No way to them is no error: ``motion.reasons`` says why.
+
     ``motion``: with waypoints; gets the steps; ``planner``: of the arm in the scene; ``say``: gets a line per step.
     """
     if motion.waypoints is None:

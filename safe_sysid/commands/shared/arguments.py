@@ -1,4 +1,7 @@
-"""Types of command line arguments: text to a value, or a reason in one line."""
+"""Types of command line arguments: each makes a value of a text.
+
+Each raises argparse.ArgumentTypeError, which the parser tells in one line, where the text is no such value.
+"""
 
 from __future__ import annotations
 
