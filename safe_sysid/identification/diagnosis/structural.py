@@ -40,9 +40,7 @@ def margin(matrix: FloatArray, target: FloatArray) -> ElasticSolution:
     return program.minimise(elastic={0: 1.0})
 
 
-def wrong_sign(
-    model: RobotModel, rows: MomentumRows, matrix: FloatArray, target: FloatArray, box: ParameterBox
-) -> Iterator[Explanation]:
+def wrong_sign(model: RobotModel, rows: MomentumRows, matrix: FloatArray, target: FloatArray) -> Iterator[Explanation]:
     """Find joints for which reversing the sign of the effort resolves the contradiction.
 
     Log checks and the check at rest ask of one window, or pose, whether any arm of the prior explains it; these are
