@@ -35,7 +35,7 @@ _EXP = 1e-14  # relative error of numpy's exp, taken far larger than the few uni
 
 
 class BallMatrix:
-    """Arrays of intervals as midpoint and radius; every operation rounds outward [Rump1999]."""
+    """Arrays of intervals, of any shape, as midpoint and radius; every operation rounds outward [Rump1999]."""
 
     def __init__(self, mid: FloatArray, rad: FloatArray | float = 0.0) -> None:
         """Intervals ``mid +- rad``."""

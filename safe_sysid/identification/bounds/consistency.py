@@ -87,7 +87,7 @@ class CutSet:
 
 
 def on_grid(values: ArrayLike) -> FloatArray:
-    """Nearest multiples of the grid, within the size allowed."""
+    """Nearest multiples of the grid, within the size allowed; values of any shape."""
     return np.clip(np.rint(np.asarray(values, float) / GRID) * GRID, -_LARGEST, _LARGEST)
 
 

@@ -97,7 +97,10 @@ def culprit(rows: MomentumRows, cuts: CutSet, origin: IntArray, y: FloatArray) -
 def collect(
     count: int, kept: int, cuts: CutSet, proofs: list[Proof]
 ) -> tuple[IntArray, CutSet, FloatArray, FloatArray]:
-    """Rows and cuts with a multiplier somewhere, and all multipliers, of ``2 count`` bounds over ``kept`` rows."""
+    """Rows and cuts with a multiplier somewhere, and all multipliers, of ``2 count`` bounds over ``kept`` rows.
+
+    Returns indices of the M rows, the K cuts, and multipliers (2 count, M) and (2 count, K), lower bounds first.
+    """
     rows, cut_part = np.zeros((2 * count, kept)), np.zeros((2 * count, len(cuts)))
     for at, y, origin in proofs:
         y = np.where(np.isfinite(y) & (np.abs(y) < 1e100), y, 0.0)

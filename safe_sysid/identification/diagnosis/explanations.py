@@ -201,7 +201,7 @@ def _parameter(
 
     def explain(s: float) -> Explanation:
         by = s * radius
-        text = f"{what} beyond its prior {bracketed(lower, upper, 3)} by {by:.3g} {unit}{how(by)}"
+        text = f"{what} beyond its prior {bracketed(lower, upper, 3)} by {by:.3g} {unit}{how}"
         prior = None if hand else (p, float(lower - by), float(upper + by))
         changed: dict[str, Any] = {}
         if kind == "offset" and joint is not None:
@@ -219,9 +219,7 @@ def _parameter(
     )
 
 
-def _about(
-    model: RobotModel, column: int, hand: bool, last: bool
-) -> tuple[str, int | None, str, str, Callable[[float], str]]:
+def _about(model: RobotModel, column: int, hand: bool, last: bool) -> tuple[str, int | None, str, str, str]:
     """Kind, joint, name, unit and how to declare it, of one parameter."""
     names = model.joint_names
     j, which = model.layout.locate(column)
@@ -230,15 +228,11 @@ def _about(
         if last:
             if hand:
                 what = f"{part} of {names[j]}'s link with the empty hand"
-                return "hand", None, what, unit, lambda by: f": uncertainty.floor.{floor}"
+                return "hand", None, what, unit, f": uncertainty.floor.{floor}"
             what = f"{part} of {names[j]}'s link with hand and payload"
-            return "payload_prior", None, what, unit, lambda by: ": payload.prior_lower, prior_upper"
+            return "payload_prior", None, what, unit, ": payload.prior_lower, prior_upper"
         what = f"{part} of {names[j]}'s link"
-        return "link", j, what, unit, lambda by: f": uncertainty.floor.{floor} larger by as much"
+        return "link", j, what, unit, f": uncertainty.floor.{floor} larger by as much"
     kind, what, unit = which.key, f"{which.words} of {names[j]}", unit_for(which.unit, model.sliding[[j]])
-
-    def how(by: float) -> str:
-        text = f": correct joints.{names[j]}.{kind}, or uncertainty.floor.{kind} larger by as much"
-        return text + (", or measurement.torque_bias for a sensor's bias" if kind == "offset" else "")
-
-    return kind, j, what, unit, how
+    how = f": correct joints.{names[j]}.{kind}, or uncertainty.floor.{kind} larger by as much"
+    return kind, j, what, unit, how + (", or measurement.torque_bias for a sensor's bias" if kind == "offset" else "")

@@ -109,7 +109,7 @@ def diagnose_rows(
     program = ElasticProgram(matrix, target, widen, leaving)
     signed = found.multipliers / max(np.abs(found.multipliers).sum(), 1e-300)
     explanations, scales = _explain(program, options, matrix, signed, found.value, model.n)
-    structural = [*wrong_sign(model, rows, matrix, target, box), *payload_change(rows, matrix, target)]
+    structural = [*wrong_sign(model, rows, matrix, target), *payload_change(rows, matrix, target)]
     structural += held(model, errors, rows) if tare else earlier(model, errors, rows, box)
     small = [e for e in explanations if e.factor <= _LARGE]
     everything = sorted([*small, *structural], key=lambda e: e.rank)

@@ -32,18 +32,21 @@ def widest(model: RobotModel, box: ParameterBox) -> ParameterBox:
 
 
 def margin(matrix: FloatArray, target: FloatArray) -> ElasticSolution:
-    """The s >= -1 that all slacks must grow by, relatively, before some parameters agree with all rows."""
+    """The s >= -1 that all slacks must grow by, relatively, before some parameters agree with all rows.
+
+    ``matrix``: (M, P) of :func:`.elastic.scaled_problem`; ``target``: (M,).
+    """
     program = ElasticProgram(matrix, target, np.ones((len(target), 1)), lowest=np.array([-1.0]))
     return program.minimise(elastic={0: 1.0})
 
 
-def wrong_sign(
-    model: RobotModel, rows: MomentumRows, matrix: FloatArray, target: FloatArray, box: ParameterBox
-) -> Iterator[Explanation]:
+def wrong_sign(model: RobotModel, rows: MomentumRows, matrix: FloatArray, target: FloatArray) -> Iterator[Explanation]:
     """Find joints for which reversing the sign of the effort resolves the contradiction.
 
     Log checks and the check at rest ask of one window, or pose, whether any arm of the prior explains it; these are
     equations that one arm each explains, and no arm all of them.
+
+    ``matrix``: (M, P) of :func:`.elastic.scaled_problem` for ``rows``; ``target``: (M,).
     """
     shift = (rows.target / rows.slack) * 2.0
     for j in range(model.n):
@@ -62,7 +65,7 @@ def wrong_sign(
 
 
 def payload_change(rows: MomentumRows, matrix: FloatArray, target: FloatArray) -> Iterator[Explanation]:
-    """Test whether one change of theta_e at one time resolves the contradiction."""
+    """Test whether one change of theta_e at one time resolves the contradiction; arrays as in :func:`wrong_sign`."""
     run = rows.log == 0
     if not np.any(run):
         return

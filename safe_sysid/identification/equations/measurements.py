@@ -93,7 +93,11 @@ class Measurements:
 
     @classmethod
     def concatenate(cls, parts: list[Measurements]) -> Measurements:
-        """One log from several, in the order given."""
+        """One log from several, in the order given.
+
+        Raises:
+            ParameterError: no parts.
+        """
         if not parts:
             raise ParameterError("Measurements.concatenate: no parts: expected at least one")
         return cls(*(np.concatenate([getattr(p, name) for p in parts]) for name in ("stamps", "q", "qd", "effort")))

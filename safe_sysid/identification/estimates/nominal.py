@@ -158,7 +158,7 @@ class NominalEstimate:
         normal, payload = self.normal, box.layout.payload
         lower, upper = self.sides(box)
         body, offset = self.body()
-        start = self._inside(box, lower, upper, body, offset)
+        start = self._inside(lower, upper, body, offset)
         if start is None:
             return self._projected(box)
         z = start.copy()
@@ -171,9 +171,7 @@ class NominalEstimate:
         theta = np.clip(normal.unscaled(z)[payload], box.payload_lower, box.payload_upper)
         return theta, body_margin(body @ z + offset) >= 0.0
 
-    def _inside(
-        self, box: ParameterBox, lower: FloatArray, upper: FloatArray, body: FloatArray, offset: FloatArray
-    ) -> FloatArray | None:
+    def _inside(self, lower: FloatArray, upper: FloatArray, body: FloatArray, offset: FloatArray) -> FloatArray | None:
         """A point strictly inside box and cone: the centre of the box, or the consistent point nearest to it."""
         middle = 0.5 * (lower + upper)
         if body_margin(body @ middle + offset) > 0.0:
