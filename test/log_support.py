@@ -99,12 +99,12 @@ def joint_state(store, stamp_ns, names, q, qd, effort, frame="base"):
     return store.serialize_cdr(kind(head, list(names), *arrays), "sensor_msgs/msg/JointState")
 
 
-def run_identify(*arguments, pictures=False):
+def run_identify(*arguments, pictures=False, command="identify"):
     """Exit status of the command; its pictures, a third of its time, are left empty unless asked for."""
     with pytest.MonkeyPatch.context() as patch:
         if not pictures:
-            patch.setattr("safe_sysid.report.identification.pictures._png", lambda figure: b"")
-        return main(["identify", *(str(argument) for argument in arguments)])
+            patch.setattr("matplotlib.figure.Figure.savefig", lambda *_, **__: None)
+        return main([command, *(str(argument) for argument in arguments)])
 
 
 def outcome(function, *arguments):

@@ -153,10 +153,3 @@ def test_velocities_that_are_differences_of_positions_are_recognised(model, erro
     assert np.all(first.errors["velocity"] >= errors.velocity)
     good = diagnose_log(model, errors, run.data[:1200])
     assert good.explanations == ()
-
-
-def test_names_are_not_doubled(model, errors, run):
-    effort = run.data.effort.copy()
-    effort[:, 1] += 0.5
-    data = Measurements(run.data.stamps, run.data.q, run.data.qd, effort)[:1200]
-    assert not any("joint joint_" in line for line in format_diagnosis(diagnose_log(model, errors, data)))

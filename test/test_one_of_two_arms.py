@@ -68,9 +68,7 @@ def two_armed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_configuration(
         write_two_armed(folder),
         folder / "right.yaml",
-        NewArm(
-            payload_kg=2.0, base_link="torso", tip_link="right_tool0", tool_frame="right_tool0", simulated_drives=True
-        ),
+        NewArm(payload_kg=2.0, base_link="torso", tip_link="right_tool0", tool_frame="right_tool0"),
     )
     return folder / "right.yaml"
 
