@@ -27,7 +27,7 @@ def run(model):
 
 @pytest.fixture(scope="module")
 def rows(model, errors, run):
-    return rows_of_log(model, errors, run.data[:1200], model.arm_prior)
+    return rows_of_log(model, errors, run.data[:800], model.arm_prior)
 
 
 def known(model, size, center, density=np.inf):
@@ -53,9 +53,9 @@ def test_the_box_of_a_configuration_needs_no_argument(model, errors, run):
     payload = settings.payload.model_copy(update={"box": wrong})
     other = dataclasses.replace(model, settings=settings.model_copy(update={"payload": payload}))
     identifier = Identifier(other)
-    identifier.add(run.data[:1200])
+    identifier.add(run.data[:800])
     assert identifier.update().status is UpdateStatus.EMPTY_SET
-    found = diagnose_log(other, errors, run.data[:1200])
+    found = diagnose_log(other, errors, run.data[:800])
     assert [c.kind for c in found.contradictions] == ["box"]
 
 
@@ -112,7 +112,7 @@ def test_something_in_the_hand_at_a_tare_comes_first(model, errors, run):
 
 def test_no_absurd_factor_is_offered(model, errors, run):
     """Efforts of another robot: nothing small explains them, and that is what is said first."""
-    found = diagnose_log(model, errors, run.with_(effort=run.data.effort[:, ::-1].copy())[:1200])
+    found = diagnose_log(model, errors, run.with_(effort=run.data.effort[:, ::-1].copy())[:800])
     assert found.empty
     assert all(e.factor <= 10.0 for e in found.explanations)
     lines = format_diagnosis(found)
@@ -126,12 +126,12 @@ def test_velocities_that_are_differences_of_positions_are_recognised(model, erro
     errors = dataclasses.replace(errors, position=np.full(model.n, 2e-6), velocity=np.full(model.n, 1e-3))
     q = run.data.q + run.rng.uniform(-1.0, 1.0, run.data.q.shape) * 2e-6
     qd = np.vstack([run.data.qd[:1], np.diff(q, axis=0) / h[:, None]])
-    found = diagnose_log(model, errors, run.with_(q=q, qd=qd)[:1200])
+    found = diagnose_log(model, errors, run.with_(q=q, qd=qd)[:800])
     assert found.empty
     first = found.explanations[0]
     assert first.kind == "velocity"
     assert first.checked is True
     assert "differences of positions" in first.text
     assert np.all(first.errors["velocity"] >= errors.velocity)
-    good = diagnose_log(model, errors, run.data[:1200])
+    good = diagnose_log(model, errors, run.data[:800])
     assert good.explanations == ()
