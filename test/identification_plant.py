@@ -63,9 +63,10 @@ def simulate(kin, theta, v_c, plans, dt=1e-3, substeps=2, rng=None, chatter=0.0)
         return fc * share + fv * v + beta
 
     def acceleration(q, v, tau):
+        rubs = friction(v)
         if spinning:
-            return bodies.acceleration(q, v, tau - friction(v))
-        return pin.aba(model, data, q, v, tau - friction(v))
+            return bodies.acceleration(q, v, tau - rubs), rubs
+        return pin.aba(model, data, q, v, tau - rubs), rubs
 
     q, v = plans[0][0].state(0.0)[:2].copy()
     out = [[], [], [], [], []]
@@ -87,14 +88,14 @@ def simulate(kin, theta, v_c, plans, dt=1e-3, substeps=2, rng=None, chatter=0.0)
             own = bodies.own_momentum(q, v)
             f_int = np.zeros(n)
             for _ in range(substeps):
-                k1 = acceleration(q, v, tau)
+                k1, f1 = acceleration(q, v, tau)
                 v2 = v + 0.5 * h * k1
-                k2 = acceleration(q + 0.5 * h * v, v2, tau)
+                k2, f2 = acceleration(q + 0.5 * h * v, v2, tau)
                 v3 = v + 0.5 * h * k2
-                k3 = acceleration(q + 0.5 * h * v2, v3, tau)
+                k3, f3 = acceleration(q + 0.5 * h * v2, v3, tau)
                 v4 = v + h * k3
-                k4 = acceleration(q + h * v3, v4, tau)
-                f_int += h / 6 * (friction(v) + 2 * friction(v2) + 2 * friction(v3) + friction(v4))
+                k4, f4 = acceleration(q + h * v3, v4, tau)
+                f_int += h / 6 * (f1 + 2 * f2 + 2 * f3 + f4)
                 q = q + h / 6 * (v + 2 * v2 + 2 * v3 + v4)
                 v = v + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
                 largest = np.maximum.reduce([largest, *np.abs((k1, k2, k3, k4))])

@@ -109,10 +109,10 @@ def without_pictures():
         yield
 
 
-def run_identify(*arguments, pictures=False):
+def run_identify(*arguments, pictures=False, command="identify"):
     """Exit status of the command."""
     with contextlib.nullcontext() if pictures else without_pictures():
-        return main(["identify", *(str(argument) for argument in arguments)])
+        return main([command, *(str(argument) for argument in arguments)])
 
 
 def outcome(function, *arguments):

@@ -17,7 +17,7 @@ from safe_sysid.identification.arm.estimates.estimate import ArmPrior, estimate
 from safe_sysid.robot.model import Kinematics
 
 SEEDS = st.integers(0, 10**6)
-few = settings(max_examples=8, deadline=None)
+few = settings(max_examples=5, deadline=None)
 
 
 class Log:

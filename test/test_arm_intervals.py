@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
@@ -31,14 +32,16 @@ def trials(count, options, start=0):
     return list(each_trial(count, options, start))
 
 
-def arm(seed=0, n=2, seconds=4.0):
-    rng = np.random.default_rng(seed)
-    model, theta = random_model(rng, n)
-    return model, theta, [random_log(rng, model, theta, seconds) for _ in range(2)]
+@cache
+def arm():
+    """(model, true parameters, two logs) of two joints."""
+    rng = np.random.default_rng(0)
+    model, theta = random_model(rng, 2)
+    return model, theta, [random_log(rng, model, theta, 4.0) for _ in range(2)]
 
 
 def test_nothing_gets_out_of_honest_intervals():
-    results = trials(6, {"fixed": {"joints": 3}}, 40)
+    results = trials(4, {"fixed": {"joints": 3}}, 40)
     assert [r for r in results if not is_sound(r)] == []
     assert summarise(results)["median_width"] < 0.9
 
@@ -82,7 +85,7 @@ def test_logs_tell_more_together_and_each_bound_stands_on_its_multipliers():
 
 
 def test_of_long_logs_a_part_is_taken_that_is_spread_over_them(monkeypatch):
-    model, theta, logs = arm(4)
+    model, theta, logs = arm()
     errors = MeasurementErrors.from_model(model)
     whole = arm_intervals(model, errors, logs, box=model.arm_prior)
     monkeypatch.setattr(intervals, "_MOST", 200)
@@ -102,7 +105,7 @@ def test_of_long_logs_a_part_is_taken_that_is_spread_over_them(monkeypatch):
 
 
 def test_a_bias_that_is_another_in_each_log_excludes_no_truth():
-    model, theta, logs = arm(3)
+    model, theta, logs = arm()
     bias = np.array([0.3, -0.2])
     biased = [Measurements(x.stamps, x.q, x.qd, x.effort + s * bias) for x, s in zip(logs, (1.0, -1.0), strict=True)]
     errors = replace(MeasurementErrors.from_model(model), torque_bias=np.abs(bias))
@@ -115,7 +118,7 @@ def test_a_bias_that_is_another_in_each_log_excludes_no_truth():
 
 
 def test_a_combination_of_one_parameter_is_bounded_like_the_parameter():
-    model, _, logs = arm(1)
+    model, _, logs = arm()
     errors, box = MeasurementErrors.from_model(model), model.arm_prior
     rows = MomentumStream(model, errors, default_windows(model, errors)).push(logs[0], box)
     one, other = FeasibleSet(box), FeasibleSet(box, functionals=4.0 * np.eye(box.size))
@@ -130,7 +133,7 @@ def test_a_combination_of_one_parameter_is_bounded_like_the_parameter():
 
 
 def test_a_false_declaration_is_said_and_no_log_is_no_interval():
-    model, _, logs = arm(2)
+    model, _, logs = arm()
     errors = MeasurementErrors.from_model(model)
     far = model.arm_prior.with_payload(np.full(10, 30.0), np.full(10, 31.0))
     with pytest.raises(ArmIntervalsError, match="a declared assumption is false; largest part: window"):
@@ -144,7 +147,7 @@ def test_faults_that_fit_another_arm_contradict_a_declared_one():
     """All torques 1.3 times too large, or another gear ratio of a nearly round last link: no arm within 30 % is so."""
     model = load_robot("ur5e", **{"uncertainty.relative": 0.3})
     rng = np.random.default_rng(1)
-    log = random_log(rng, model, draw_truth(model, NO_PAYLOAD, rng, "uniform"), 3.0)
+    log = random_log(rng, model, draw_truth(model, NO_PAYLOAD, rng, "uniform"), 1.5)
     errors, last = MeasurementErrors.from_model(model), np.where(np.arange(model.n) == model.n - 1, 2.0, 1.0)
     arm_intervals(model, errors, [log])
     for q, qd, effort in ((1.0, 1.0, 1.3), (last, last, 1.0)):

@@ -4,18 +4,15 @@ import dataclasses
 
 import numpy as np
 import pytest
-from identification_plant import exciting_plans, noisy, simulate
+from test_diagnosis import Case
 
 from safe_sysid.identification.bounds.payload_constraints import PayloadBox, PayloadConstraints
 from safe_sysid.identification.diagnosis.declared import payload_extent
 from safe_sysid.identification.diagnosis.log import diagnose_log, rows_of_log
 from safe_sysid.identification.diagnosis.rows import diagnose_rows, format_diagnosis
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
-from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.identifier import Identifier, UpdateStatus
 from safe_sysid.identification.tare.tare import TareError, make_tare
-from safe_sysid.simulation.arms import draw_truth
-from safe_sysid.simulation.payloads import dumbbell
 
 
 @pytest.fixture(scope="module")
@@ -23,26 +20,14 @@ def errors(model):
     return MeasurementErrors.from_model(model)
 
 
-class Run:
-    """A run of the arm with a dumbbell; what is in the hand is known."""
-
-    def __init__(self, model, seed=3):
-        rng = np.random.default_rng(seed)
-        self.theta = draw_truth(model, dumbbell(8), rng)
-        plans = exciting_plans(np.array(model.settings.home), rng, n_plans=1, t_f=2.0)
-        v_c = model.friction_transition_velocity
-        self.log = simulate(model.kinematics, self.theta, v_c, plans, rng=rng, chatter=0.5, substeps=1)
-        self.data, self.rng = noisy(self.log, 0.05, 0.025, rng), rng
-
-
 @pytest.fixture(scope="module")
 def run(model):
-    return Run(model)
+    return Case(model, seed=3)
 
 
 @pytest.fixture(scope="module")
 def rows(model, errors, run):
-    return rows_of_log(model, errors, run.data[:1200], model.arm_prior)
+    return rows_of_log(model, errors, run.data[:800], model.arm_prior)
 
 
 def known(model, size, center, density=np.inf):
@@ -68,9 +53,9 @@ def test_the_box_of_a_configuration_needs_no_argument(model, errors, run):
     payload = settings.payload.model_copy(update={"box": wrong})
     other = dataclasses.replace(model, settings=settings.model_copy(update={"payload": payload}))
     identifier = Identifier(other)
-    identifier.add(run.data[:1200])
+    identifier.add(run.data[:800])
     assert identifier.update().status is UpdateStatus.EMPTY_SET
-    found = diagnose_log(other, errors, run.data[:1200])
+    found = diagnose_log(other, errors, run.data[:800])
     assert [c.kind for c in found.contradictions] == ["box"]
 
 
@@ -127,9 +112,7 @@ def test_something_in_the_hand_at_a_tare_comes_first(model, errors, run):
 
 def test_no_absurd_factor_is_offered(model, errors, run):
     """Efforts of another robot: nothing small explains them, and that is what is said first."""
-    effort = run.data.effort[:, ::-1].copy()
-    data = Measurements(run.data.stamps, run.data.q, run.data.qd, effort)[:1200]
-    found = diagnose_log(model, errors, data)
+    found = diagnose_log(model, errors, run.with_(effort=run.data.effort[:, ::-1].copy())[:800])
     assert found.empty
     assert all(e.factor <= 10.0 for e in found.explanations)
     lines = format_diagnosis(found)
@@ -143,20 +126,12 @@ def test_velocities_that_are_differences_of_positions_are_recognised(model, erro
     errors = dataclasses.replace(errors, position=np.full(model.n, 2e-6), velocity=np.full(model.n, 1e-3))
     q = run.data.q + run.rng.uniform(-1.0, 1.0, run.data.q.shape) * 2e-6
     qd = np.vstack([run.data.qd[:1], np.diff(q, axis=0) / h[:, None]])
-    data = Measurements(run.data.stamps, q, qd, run.data.effort)[:1200]
-    found = diagnose_log(model, errors, data)
+    found = diagnose_log(model, errors, run.with_(q=q, qd=qd)[:800])
     assert found.empty
     first = found.explanations[0]
     assert first.kind == "velocity"
     assert first.checked is True
     assert "differences of positions" in first.text
     assert np.all(first.errors["velocity"] >= errors.velocity)
-    good = diagnose_log(model, errors, run.data[:1200])
+    good = diagnose_log(model, errors, run.data[:800])
     assert good.explanations == ()
-
-
-def test_names_are_not_doubled(model, errors, run):
-    effort = run.data.effort.copy()
-    effort[:, 1] += 0.5
-    data = Measurements(run.data.stamps, run.data.q, run.data.qd, effort)[:1200]
-    assert not any("joint joint_" in line for line in format_diagnosis(diagnose_log(model, errors, data)))

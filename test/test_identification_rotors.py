@@ -106,8 +106,9 @@ def test_rows_hold_for_arms_with_spinning_bodies(kind, link, name):
             windows = np.array([[3, shortest], [4, 14], [5, 30], [10, 33]])
             signs = attack.rng.choice([-1.0, 1.0], (3 * attack.n + 1, len(attack.t)))
             largest = max(largest, np.abs(attack.ratios(e, signs, windows, ramp)).max())
-            kin, attack.kin = attack.kin, attack.kin._replace(motors=NO_MOTORS)
-            wrong = max(wrong, np.abs(attack.ratios(e, signs, windows, ramp)).max())
-            attack.kin = kin
+            if wrong <= 1.5:
+                kin, attack.kin = attack.kin, attack.kin._replace(motors=NO_MOTORS)
+                wrong = max(wrong, np.abs(attack.ratios(e, signs, windows, ramp)).max())
+                attack.kin = kin
     assert largest <= 1.0
     assert wrong > 1.5, "a truth with gear reaction of which nothing is declared must break equations"

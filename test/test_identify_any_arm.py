@@ -30,7 +30,11 @@ def arm_and_truth(rng, n, folder):
     return path, config, theta
 
 
-@pytest.mark.parametrize(("seed", "n"), [(0, 2), (1, 3), (2, 4), (3, 5)])
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("seed", "n"), [slow(0, 2), (1, 3), slow(2, 4), (3, 5)])
 def test_truth_is_inside(tmp_path, seed, n):
     rng = np.random.default_rng(seed)
     path, config, theta = arm_and_truth(rng, n, tmp_path)

@@ -12,6 +12,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 import yaml
+from log_support import run_identify
 from rigid_arm import pinocchio_model
 
 from safe_sysid.cli import main
@@ -35,7 +36,7 @@ RATE = 500.0
 
 
 @cache
-def recorded(seconds: float = 40.0, amplitude: float = 1.0, load: float = 0.0) -> tuple[Measurements, np.ndarray]:
+def recorded(amplitude: float = 1.0, load: float = 0.0) -> tuple[Measurements, np.ndarray]:
     """A log of an arm that is not as drawn, with a load (kg), and its parameters without; torques by Pinocchio."""
     model = load_robot("kinova_gen3")
     rng, layout, n = np.random.default_rng(3), model.layout, model.n
@@ -46,7 +47,7 @@ def recorded(seconds: float = 40.0, amplitude: float = 1.0, load: float = 0.0) -
     theta[layout.viscous] *= rng.uniform(0.7, 1.3, n)
     theta[layout.rotor_inertia] *= rng.uniform(0.7, 1.3, n)
     theta[layout.offset] = rng.uniform(-0.5, 0.5, n)
-    t = np.arange(0.0, seconds, 1.0 / RATE)[:, None, None]
+    t = np.arange(0.0, 20.0, 1.0 / RATE)[:, None, None]
     rate, phase = rng.uniform(0.4, 3.0, (n, 5)), rng.uniform(0.0, 6.0, (n, 5))
     size = amplitude * rng.uniform(0.1, 0.5, (n, 5)) / rate
     q = (size * np.sin(rate * t + phase)).sum(axis=-1)
@@ -63,9 +64,9 @@ def recorded(seconds: float = 40.0, amplitude: float = 1.0, load: float = 0.0) -
     return Measurements(t[:, 0, 0], *noisy), theta
 
 
-def written(path: Path, change: Callable[[dict], object] | None = None, **kwargs: float) -> Path:
-    """The log as a file, after a change of its arrays."""
-    log, _ = recorded(**kwargs)
+def written(path: Path, change: Callable[[dict], object] | None = None, samples: int = 10_000, **kwargs: float) -> Path:
+    """The log's first samples as a file, after a change of its arrays."""
+    log = recorded(**kwargs)[0][:samples]
     arrays = {name: np.array(getattr(log, name)) for name in ("stamps", "q", "qd", "effort")}
     if change is not None:
         change(arrays)
@@ -94,21 +95,12 @@ def test_a_known_mass_tells_torque_per_effort_where_it_loads_joints(tmp_path: Pa
     scale = np.random.default_rng(5).uniform(5.0, 15.0, model.n)
     for name, load in (("free", 0.0), ("loaded", 2.0)):
         written(
-            tmp_path / f"{name}.npz",
-            lambda arrays: arrays.update(effort=arrays["effort"] / scale),
-            seconds=20.0,
-            load=load,
+            tmp_path / f"{name}.npz", lambda arrays: arrays.update(effort=arrays["effort"] / scale), 6000, load=load
         )
-    command = [
-        "identify-arm",
-        str(tmp_path / "free.npz"),
-        "--out",
-        str(tmp_path / "out"),
-        "--quiet",
-        "--estimates-only",
-    ]
+    command = [tmp_path / "free.npz", "--out", tmp_path / "out", "--quiet", "--estimates-only"]
     command += [x for name in model.joint_names for x in ("--torque-per-effort", f"{name}=10")]
-    assert main([*command, "--loaded", str(tmp_path / "loaded.npz"), "--known-mass", "2.0", "--force"]) == 0
+    command += ["--known-mass", "2.0", "--loaded"]
+    assert run_identify(*command, tmp_path / "loaded.npz", "--force", command="identify-arm") == 0
     found = json.loads((tmp_path / "out" / "result.json").read_text())["torque_per_effort"]
     told = {name for name, one in found.items() if one["identified"]}
     assert {"joint_2", "joint_4"} <= told
@@ -119,8 +111,7 @@ def test_a_known_mass_tells_torque_per_effort_where_it_loads_joints(tmp_path: Pa
             assert found[name]["standard_error"] < 0.05 * scale[j]
         else:
             assert found[name]["factor"] == 10.0
-    command += ["--loaded", str(tmp_path / "free.npz"), "--known-mass", "2.0"]
-    assert main(command) == 2
+    assert run_identify(*command, tmp_path / "free.npz", command="identify-arm") == 2
 
 
 @pytest.fixture(scope="module")
@@ -225,7 +216,7 @@ def both(*changes: Callable[[dict], object]) -> Callable[[dict], None]:
 def test_a_log_that_is_not_what_it_says_is_named_not_fitted(
     change: Callable[[dict], None], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    log = written(tmp_path / "log.npz", change, seconds=12.0)
+    log = written(tmp_path / "log.npz", change, samples=5000)
     assert main(["identify-arm", str(log), "--out", str(tmp_path / "out")]) == 2
     assert words in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
@@ -236,15 +227,15 @@ def test_an_arm_that_hit_something_is_told_and_left_out(tmp_path: Path) -> None:
         arrays["effort"][5000:5250, :4] += 25.0
 
     log = written(tmp_path / "log.npz", hit)
-    assert main(["identify-arm", str(log), "--out", str(tmp_path / "out"), "--quiet"]) == 0
+    assert run_identify(log, "--out", tmp_path / "out", "--quiet", command="identify-arm") == 0
     result = json.loads((tmp_path / "out" / "result.json").read_text())
     assert any("joint_1 from 10.0" in text and "touch" in text for text in result["warnings"])
     assert max(result["validation"]["rms"].values()) < 0.4
 
 
 def test_a_log_without_excitation_is_refused(tmp_path: Path) -> None:
-    log = written(tmp_path / "log.npz", amplitude=0.02, seconds=12.0)
-    assert main(["identify-arm", str(log), "--out", str(tmp_path / "out"), "--quiet"]) == 2
+    log = written(tmp_path / "log.npz", amplitude=0.02, samples=3000)
+    assert run_identify(log, "--out", tmp_path / "out", "--quiet", command="identify-arm") == 2
     result = json.loads((tmp_path / "out" / "result.json").read_text())
     assert "not excited" in result["warnings"][0]
     assert result["unexcited"][0]["motion"]
@@ -252,7 +243,7 @@ def test_a_log_without_excitation_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["stribeck", "direction", "load"])
 def test_friction_that_there_is_is_taken_in_and_none_that_is_not(kind: str) -> None:
-    log, _ = recorded(40.0)
+    log = recorded()[0][:6000]
     effort, qd = np.array(log.effort), np.array(log.qd)
     j = 1
     effort[:, j] += {

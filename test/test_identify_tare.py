@@ -28,10 +28,11 @@ def folder(tmp_path_factory):
     bare[60:70] -= transform_inertial(*model.flange, dumbbell(8).theta)
     rng = np.random.default_rng(8)
     plans = exciting_plans(np.array(model.settings.home), rng, n_plans=2, t_f=2.0, t_p=1.0, amplitude=0.4)
-    log = simulate(model.kinematics, bare, model.friction_transition_velocity, plans, rng=rng, chatter=0.5)
+    v_c = model.friction_transition_velocity
+    log = simulate(model.kinematics, bare, v_c, plans, rng=rng, chatter=0.5, substeps=1)
     m = noisy(log, 0.05, 0.025, rng)
     write_log(folder / "empty.npz", JOINTS, m)
-    write_log(folder / "log.npz", JOINTS, measured())
+    write_log(folder / "log.npz", JOINTS, measured()[:1500])
     write_tare(folder / "tare.npz", make_tare(model, MeasurementErrors.from_model(model), m))
     return folder
 

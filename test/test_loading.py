@@ -21,7 +21,7 @@ from safe_sysid.robot import is_consistent, load_robot
 from safe_sysid.robot.frames import forward_kinematics
 
 SEEDS = st.integers(0, 2**32 - 1)
-ARMS = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+ARMS = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def pinocchio_state(model: pin.Model, q: np.ndarray) -> np.ndarray:

@@ -281,7 +281,7 @@ def test_ten_joints_are_refused(tmp_path):
         load_robot(write_arm(tmp_path, urdf, config))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     start=st.floats(0, 1),
     length=st.integers(1, 30),
@@ -299,7 +299,7 @@ def test_damaged_urdf_never_fails_otherwise_than_with_our_errors(tmp_path, start
     assert np.all(np.isfinite(arm.theta_nominal))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     start=st.floats(0, 1),
     length=st.integers(1, 30),

@@ -123,11 +123,14 @@ MUTATIONS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", MUTATIONS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name.startswith("effort_unit_") else ()) for name in MUTATIONS],
+)
 def test_a_spoilt_log_is_explained(name):
     spoil, code, hint = MUTATIONS[name]
     # In the first second two joints move so alike that their velocities are exchanged for factors.
-    found = findings(spoil(measured()[: 1500 if name == "velocity_order" else 1000]))
+    found = findings(spoil(measured()[: {"velocity_order": 1500, "direction": 1000}.get(name, 700)]))
     errors = [f for f in found if f.level == "error"]
     assert code in codes(found), [f.text for f in found]
     assert any(hint in f.text for f in errors if f.code == code), [f.text for f in errors]
@@ -135,12 +138,13 @@ def test_a_spoilt_log_is_explained(name):
 
 
 def test_torque_of_the_other_side_is_proved_impossible_and_named():
-    found = findings(measured(link=True))
+    linked = measured(link=True)[:1000]
+    found = findings(linked)
     assert codes(found) == {"torque_source"}
     assert all("--torque-source link" in f.suggestion for f in found if f.level == "error")
     link = dataclasses.replace(MeasurementErrors.from_model(robot()), torque_source="link")
-    assert codes(findings(measured(link=True), link)) == set()
-    assert codes(findings(measured(), link)) == {"torque_source"}
+    assert codes(findings(linked, link)) == set()
+    assert codes(findings(measured()[:1000], link)) == {"torque_source"}
 
 
 def test_a_torque_that_nothing_explains_is_a_warning_with_value_and_range():
@@ -212,7 +216,7 @@ def test_undeclared_velocity_error_and_acceleration_are_placed():
 
 
 def test_resting_joints_and_assumed_order_are_warnings():
-    m = measured()
+    m = measured()[:600]
     still = one(7, 6, 0.0)
     hold = changed(m, q=np.where(still == 0.0, 1.0, m.q), qd=m.qd * still)
     assert "constant" in codes(findings(hold), "warning")
@@ -221,7 +225,7 @@ def test_resting_joints_and_assumed_order_are_warnings():
 
 
 def test_findings_name_the_files_own_columns():
-    m = measured()
+    m = measured()[:1000]
     columns = {"effort": [f"tau_{j}" for j in range(7)]}
     found = findings(changed(m, effort=m.effort * one(7, 1, -1.0)), **columns)
     assert {f.column for f in found if f.code == "effort_sign"} == {"tau_1"}
@@ -290,8 +294,7 @@ def test_late_velocities_within_their_declared_error_are_no_error_of_the_efforts
 
 def stamp_findings(stamps, rounding=0.0):
     m = changed(measured()[: len(stamps)], stamps=stamps)
-    log = Log(JOINTS, m, 0, {}, rounding)
-    found = check_log(log, robot(), MeasurementErrors.from_model(robot()))
+    found = check_stamps(Log(JOINTS, m, 0, {}, rounding), 1000.0, MeasurementErrors.from_model(robot()).stamp)
     return [(f.level, f.suggestion) for f in found if f.code == "stamp_resolution"]
 
 
@@ -385,7 +388,7 @@ def test_floating_point_seconds_since_1970_written_with_nine_decimals_are_known_
 def test_a_hypothesis_that_cannot_be_tested_is_skipped():
     """Windows with a ramp have no equation of a link-side torque: that is tried out, and must not end the run."""
     model = load_robot("kinova_gen3", **{"measurement.velocity_error": 0.005})
-    log = measured()[:800]
+    log = measured()[:400]
     log = Log(JOINTS, dataclasses.replace(log, effort=log.effort + 60.0))
     found = check_efforts(log, model, MeasurementErrors.from_model(model))
     assert {finding.code for finding in found} == {"impossible"}

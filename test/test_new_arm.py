@@ -11,6 +11,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from identification_plant import exciting_plans, simulate
+from urdf_factory import tutorial_urdf
 
 from safe_sysid.cli import main
 from safe_sysid.control.gains.design import design_gains
@@ -37,13 +38,6 @@ from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.robot.shapes.hulls import distance_to_hull
 from safe_sysid.robot.shapes.pairs import unchecked
 from safe_sysid.robot.suspicious import suspicions
-
-ROOT = Path(__file__).resolve().parent.parent
-
-
-def tutorial_urdf() -> str:
-    text = (ROOT / "docs" / "start" / "tutorial.md").read_text(encoding="utf-8")
-    return text.split("```xml\n")[1].split("```")[0]
 
 
 @pytest.fixture(scope="module")

@@ -7,17 +7,12 @@ import shlex
 from pathlib import Path
 
 import pytest
+from urdf_factory import TUTORIAL, tutorial_urdf
 
 from safe_sysid.cli import main
 
-ROOT = Path(__file__).resolve().parent.parent
-TEXT = (ROOT / "docs" / "start" / "tutorial.md").read_text(encoding="utf-8")
+TEXT = TUTORIAL.read_text(encoding="utf-8")
 COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", TEXT, re.S) for line in block.splitlines()]
-
-
-def write_urdf(folder: Path) -> None:
-    """The arm of the tutorial."""
-    (folder / "my_arm.urdf").write_text(TEXT.split("```xml\n")[1].split("```")[0], encoding="utf-8")
 
 
 def shown(command: str) -> list[str]:
@@ -30,7 +25,7 @@ def test_the_tutorial_writes_and_checks_a_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert [shlex.split(command)[1] for command in COMMANDS] == ["config", "config", "demo", "verify"]
-    write_urdf(tmp_path)
+    (tmp_path / "my_arm.urdf").write_text(tutorial_urdf(), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     told = []
     for command in COMMANDS[:2]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from urdf_factory import tutorial_urdf
 
 from safe_sysid.cli import main
 from safe_sysid.errors import ConfigError
@@ -22,7 +23,6 @@ from safe_sysid.robot.model import RobotModel
 from safe_sysid.simulation.engines.mujoco_world import build_world
 from safe_sysid.simulation.payloads import dumbbell, theta_e_with_payload
 
-ROOT = Path(__file__).resolve().parent.parent
 TALOS = "package://example-robot-data/robots/talos_data/robots/talos_full_v2.urdf"
 needs_package = pytest.mark.skipif(
     not any((Path(entry) / "cmeel.prefix/share/example-robot-data").is_dir() for entry in sys.path),
@@ -32,8 +32,7 @@ needs_package = pytest.mark.skipif(
 
 def write_two_armed(folder: Path) -> Path:
     """Two of the tutorial's arms on a torso that turns on a pillar; to the right one's flange a bracket is fixed."""
-    text = (ROOT / "docs" / "start" / "tutorial.md").read_text(encoding="utf-8").split("```xml\n")[1].split("```")[0]
-    body = re.search(r"<robot[^>]*>(.*)</robot>", text, re.S)
+    body = re.search(r"<robot[^>]*>(.*)</robot>", tutorial_urdf(), re.S)
     assert body is not None
     block = (
         '<inertial><mass value="{m}"/><inertia ixx="0.2" ixy="0" ixz="0" iyy="0.2" iyz="0" izz="0.2"/></inertial>'
@@ -68,9 +67,7 @@ def two_armed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_configuration(
         write_two_armed(folder),
         folder / "right.yaml",
-        NewArm(
-            payload_kg=2.0, base_link="torso", tip_link="right_tool0", tool_frame="right_tool0", simulated_drives=True
-        ),
+        NewArm(payload_kg=2.0, base_link="torso", tip_link="right_tool0", tool_frame="right_tool0"),
     )
     return folder / "right.yaml"
 

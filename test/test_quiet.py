@@ -111,7 +111,7 @@ def test_a_converged_session_at_rest_does_nothing_at_all(model: RobotModel, thet
         return len(entries), len(list(tmp_path.iterdir())), work, session.samples
 
     first = stand(3.0, 5.0)
-    assert stand(8.0, 60.0) == first
+    assert stand(8.0, 30.0) == first
     assert session.core.box.contains(theta)
     # Whatever happens next is seen, and proved.
     for piece in pieces(motion(seed=4, begin=70.0)):
@@ -196,7 +196,7 @@ def test_a_motion_that_says_nothing_new_is_answered_without_a_program(model: Rob
     """Fresh noise is news, and takes its time to be none; the same four measurements again and again are not."""
     identifier = Identifier(model, method="lp")
     worked, published = [], []
-    for k in range(40):
+    for k in range(28):
         identifier.add(motion(noise=k % 4, begin=10.0 * k)[:700])
         before = identifier._set._solver.programs.work
         status = identifier.update().status

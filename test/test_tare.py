@@ -26,7 +26,7 @@ def errors(model):
     return MeasurementErrors.from_model(model)
 
 
-def log_of(model, theta, rng, t_f=2.0):
+def log_of(model, theta, rng, t_f=1.5):
     plans = exciting_plans(np.array(model.settings.home), rng, n_plans=1, t_f=t_f)
     return simulate(model.kinematics, theta, model.friction_transition_velocity, plans, rng=rng, chatter=0.5)
 

@@ -10,6 +10,7 @@ import yaml
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
+TUTORIAL = Path(__file__).resolve().parent.parent / "docs" / "start" / "tutorial.md"
 PRIMITIVES = ("sphere", "cylinder", "box")
 
 
@@ -128,6 +129,11 @@ def random_arm(rng: np.random.Generator, n: int) -> tuple[str, dict[str, Any]]:
         "home": [0.1] * n,
     }  # fmt: skip
     return '<robot name="random arm">' + "\n".join(elements) + "</robot>", config
+
+
+def tutorial_urdf() -> str:
+    """The arm of docs/start/tutorial.md, three joints."""
+    return TUTORIAL.read_text(encoding="utf-8").split("```xml\n")[1].split("```")[0]
 
 
 def write_arm(folder: Path, urdf: str, config: dict[str, Any]) -> Path:

@@ -66,7 +66,7 @@ def pseudo_inertia(theta: ArrayLike) -> FloatArray:
 
 
 def pseudo_inertia_to_theta(j: ArrayLike) -> FloatArray:
-    """Inverse of :func:`pseudo_inertia`."""
+    """Inverse of :func:`pseudo_inertia`: ten parameters (10,) of ``j`` (4, 4)."""
     j = np.asarray(j, float)
     inertia = np.trace(j[:3, :3]) * np.eye(3) - j[:3, :3]
     return _pack(j[3, 3], j[:3, 3], inertia)
@@ -78,7 +78,10 @@ def _pack(mass: float, first_moment: FloatArray, inertia: FloatArray) -> FloatAr
 
 
 def is_consistent(theta: ArrayLike, tolerance: float = 0.0) -> bool:
-    """Whether some mass distribution has these ten parameters (pseudo-inertia's eigenvalues >= -tolerance)."""
+    """Whether some mass distribution has these ten parameters [Wensing2018].
+
+    Its pseudo-inertia's eigenvalues are then >= 0; ``tolerance``: by how much they may be below, in kg or kg m^2.
+    """
     return bool(np.linalg.eigvalsh(pseudo_inertia(theta))[0] >= -tolerance)
 
 
@@ -104,7 +107,10 @@ def com_and_inertia(theta: ArrayLike) -> tuple[float, FloatArray, FloatArray]:
 
 
 def transform_inertial(rotation: ArrayLike, translation: ArrayLike, theta: ArrayLike) -> FloatArray:
-    """Express a body's ten parameters, given in frame B, in frame A, where ``x_A = rotation x_B + translation``."""
+    """Express a body's ten parameters, given in frame B, in frame A, where ``x_A = rotation x_B + translation``.
+
+    ``rotation``: (3, 3); ``translation``: (3,) m; ``theta`` and result: (10,).
+    """
     pose = np.eye(4)
     pose[:3, :3], pose[:3, 3] = rotation, translation
     return pseudo_inertia_to_theta(pose @ pseudo_inertia(theta) @ pose.T)

@@ -14,9 +14,15 @@ from safe_sysid.errors import ParameterError
 from safe_sysid.identification.arm.base_parameters import BaseParameters, parameter_units, parameter_words
 from safe_sysid.identification.arm.bounds.intervals import ArmIntervals
 from safe_sysid.identification.arm.estimates.consistent import ProvedSet
-from safe_sysid.identification.arm.estimates.estimate import ArmEstimate, ArmPrior, estimate, estimates, normal_solution
+from safe_sysid.identification.arm.estimates.estimate import (
+    ArmEstimate,
+    ArmPrior,
+    agreeing,
+    estimate,
+    estimates,
+    normal_solution,
+)
 from safe_sysid.identification.arm.estimates.friction import Column, at_rest, candidates, choose, columns_of
-from safe_sysid.identification.arm.estimates.projection import agreeing
 from safe_sysid.identification.arm.estimates.residuals import ResidualFinding, diagnose_residuals, filtered_noise
 from safe_sysid.identification.arm.excitation.open_parameters import Unexcited, unexcited
 from safe_sysid.identification.arm.logs.preparation import ArmData

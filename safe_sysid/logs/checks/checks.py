@@ -20,41 +20,18 @@ def check_log(log: Log, model: RobotModel, errors: MeasurementErrors) -> list[Fi
     """What is wrong, or may be, with a log; errors first. ``log``: of the robot's joints, in the robot's order."""
     out: list[Finding] = []
     if log.columns.get("order"):
-        out.append(
-            Finding(
-                "warning",
-                "order_assumed",
-                log.column("q", 0),
-                "columns are told apart by number",
-                f"the names of the joints, {', '.join(log.joint_names)}",
-                "base to tip is assumed: say which is which with --column or --map",
-            )
-        )
+        names = f"the names of the joints, {', '.join(log.joint_names)}"
+        advice = "base to tip is assumed: say which is which with --column or --map"
+        column = log.column("q", 0)
+        out.append(Finding("warning", "order_assumed", column, "columns are told apart by number", names, advice))
+    file = log.column("stamps", 0)
     if log.columns.get("cut"):
-        out.append(
-            Finding(
-                "warning",
-                "cut_off",
-                log.column("stamps", 0),
-                "the last line of the file has no end",
-                "a line break after every sample",
-                "it may have been cut off and is left out",
-            )
-        )
+        value, expected = "the last line of the file has no end", "a line break after every sample"
+        out.append(Finding("warning", "cut_off", file, value, expected, "it may have been cut off and is left out"))
     if log.columns.get("lacking"):
         count = int(log.columns["lacking"][0])
-        out.append(
-            Finding(
-                "warning",
-                "other_joints",
-                log.column("stamps", 0),
-                f"{count} messages without all joints of the robot",
-                "all joints in one message",
-                "they are left out",
-                None,
-                count,
-            )
-        )
+        value, expected = f"{count} messages without all joints of the robot", "all joints in one message"
+        out.append(Finding("warning", "other_joints", file, value, expected, "they are left out", None, count))
     out += check_stamps(log, model.settings.measurement.rate_hz, errors.stamp)
     for check in (check_states, check_efforts):
         if any(finding.level == "error" for finding in out):

@@ -7,6 +7,8 @@ most: then ``c + sum mu_i (v_i - c)`` lies in the hull, whatever mu is, and its 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from scipy.spatial import ConvexHull, QhullError
 
@@ -55,15 +57,15 @@ def outer_hull(points: FloatArray, limit: int = 32, tolerance: float = 1e-3) -> 
 
 def distance_to_hull(point: FloatArray, points: FloatArray) -> float:
     """Upper bound of the distance of a point (3,), or of several (m, 3), to hull(points), rounding included, m."""
-    return float(gaps_to_hull(np.atleast_2d(np.asarray(point, float)), points).max())
+    return float(gaps_to_hull(points)(np.atleast_2d(np.asarray(point, float))).max())
 
 
-def gaps_to_hull(points: FloatArray, vertices: FloatArray) -> FloatArray:
-    """Upper bounds (m,) of the distances of points (m, 3) to hull(vertices), rounding included, m."""
+def gaps_to_hull(vertices: FloatArray) -> Callable[[FloatArray], FloatArray]:
+    """Function from points (m, 3) to upper bounds (m,) of their distances to hull(vertices), rounding included, m."""
     kept, _ = outer_hull(vertices, max(len(vertices), 8))
     basis = _span(kept)
     facets = _facets((kept - kept.mean(axis=0)) @ basis.T) if len(basis) else np.zeros((1, 1), dtype=np.int64)
-    return _gaps(points, kept, facets) * (1.0 + 1e-12) + _rounding(points, kept)
+    return lambda points: _gaps(points, kept, facets) * (1.0 + 1e-12) + _rounding(points, kept)
 
 
 def hull_volume(points: FloatArray, radius: float) -> float:

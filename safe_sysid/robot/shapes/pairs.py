@@ -71,11 +71,12 @@ def overlap_in_every_pose(parent: Body, child: Body, joint: int, kinematics: Kin
         return False  # the model will be refused
     axis = kinematics.axis[joint]
     before, start = kinematics.rotation[joint] @ axis, kinematics.translation[joint]
+    gaps_to_parent, gaps_to_child = gaps_to_hull(parent.points), gaps_to_hull(child.points)
 
     def outside(along: FloatArray) -> FloatArray:
         """By how much points of the axis (k,) are outside of the body that they are further out of; m."""
-        from_parent = gaps_to_hull(start + along[:, None] * before, parent.points) - parent.radius
-        from_child = gaps_to_hull(along[:, None] * axis, child.points) - child.radius
+        from_parent = gaps_to_parent(start + along[:, None] * before) - parent.radius
+        from_child = gaps_to_child(along[:, None] * axis) - child.radius
         return np.maximum(from_parent, from_child)
 
     places = child.points @ axis

@@ -11,7 +11,7 @@ The a found is what the logs need, not what the next log needs: equations of oth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -56,7 +56,6 @@ def needed_errors(
     errors: MeasurementErrors,
     logs: Sequence[Measurements],
     validation: Sequence[Measurements] = (),
-    progress: Callable[[float], None] | None = None,
     box: ParameterBox | None = None,
 ) -> NeededErrors:
     """Find the smallest torque errors with which the logs agree with the prior.
@@ -66,7 +65,6 @@ def needed_errors(
         errors: declared; ``torque_abs`` and ``torque_drift`` are not used, all others are.
         logs: of the arm, nothing in its hand that the prior does not hold.
         validation: other logs.
-        progress: called with the share that is done.
         box: of the arm and what it holds in all logs; None for the model's prior.
 
     Raises:
@@ -79,7 +77,7 @@ def needed_errors(
     theta, absolute = box.mid.copy(), np.zeros(n)
     kept: list[FloatArray] = []
     missing, worst, count = np.full(n, np.inf), np.zeros((n, 2)), 0
-    for step in range(_ROUNDS):
+    for _ in range(_ROUNDS):
         missing, count = np.full(n, -np.inf), 0
         for rows in momentum_equations(model, bare, logs, known):
             count += len(rows)
@@ -96,8 +94,6 @@ def needed_errors(
                 kept.append(_sides(rows.take(broken), theta, box.mid, scale, errors.torque_rel))
         if not count:
             raise NeededErrorsError(without_equations(logs, model.settings.measurement.rate_hz))
-        if progress is not None:
-            progress((step + 1) / _ROUNDS)
         if np.all(missing <= absolute * (1.0 + _SMALL) + 1e-9):
             break
         theta, absolute = _program(np.concatenate(kept), box.mid, scale, n)

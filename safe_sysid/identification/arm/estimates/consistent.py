@@ -81,7 +81,10 @@ class Fit:
 
 
 def is_consistent_arm(theta: FloatArray, layout: ParameterLayout, never_negative: IntArray) -> bool:
-    """Whether every link is physically consistent and no friction or rotor inertia is negative."""
+    """Whether every link is physically consistent [Wensing2018] and no friction or rotor inertia is negative.
+
+    ``theta``: (P,); ``never_negative``: indices (k,) of friction and rotor inertia.
+    """
     links = all(is_consistent(theta[layout.link(j)]) for j in range(layout.n))
     return links and bool(np.all(theta[never_negative] >= 0.0))
 

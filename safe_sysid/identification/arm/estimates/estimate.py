@@ -20,11 +20,17 @@ from safe_sysid.core.arrays import BoolArray, FloatArray, IntArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.arm.base_parameters import BaseParameters, base_parameters_of_factor
-from safe_sysid.identification.arm.estimates.consistent import Fit, LinkBoxes, fit_consistent, is_consistent_arm
+from safe_sysid.identification.arm.estimates.consistent import (
+    Fit,
+    LinkBoxes,
+    ProvedSet,
+    fit_consistent,
+    is_consistent_arm,
+)
 from safe_sysid.identification.estimates.newton import log_cholesky_derivatives
 from safe_sysid.robot.parameters import log_cholesky
 
-__all__ = ["METHODS", "ArmEstimate", "ArmPrior", "estimate", "estimates", "never_negative", "normal_solution"]
+__all__ = ["METHODS", "ArmEstimate", "ArmPrior", "agreeing", "estimate", "estimates", "normal_solution"]
 
 #: ols: least squares; wls: rows weighted; log_cholesky: weighted, consistent by a change of variables; sdp: weighted,
 #: consistent by a semidefinite program.
@@ -111,8 +117,11 @@ def estimates(
 ) -> list[ArmEstimate]:
     """Estimate with several regularisations; the work on the samples is shared.
 
-    Arguments and errors are those of :func:`estimate`; ``pulls``: the regularisations, in place of ``known``'s;
+    Arguments are those of :func:`estimate`; ``pulls``: the regularisations, in place of ``known``'s;
     ``weighting``: power of sigma by which residuals of a row count less: 1 where they are noise.
+
+    Raises:
+        ParameterError: as :func:`estimate`, or nothing is left to estimate.
     """
     known, channels = known or ArmPrior(), rows_per_sample or layout.n
     regressor, torque = np.asarray(regressor, float), np.asarray(torque, float)
@@ -153,7 +162,7 @@ def estimates(
                 sigma=sigma,
                 rms=_by_channel(residual, real, channels, lambda x: float(np.sqrt(np.mean(x**2)))),
                 weights=weights**2,
-                consistent=is_consistent_arm(theta, layout, never_negative(layout, known)),
+                consistent=is_consistent_arm(theta, layout, _never_negative(layout, known)),
             )
         )
     if progress is not None:
@@ -185,7 +194,7 @@ def _check(
     return size
 
 
-def never_negative(layout: ParameterLayout, known: ArmPrior) -> IntArray:
+def _never_negative(layout: ParameterLayout, known: ArmPrior) -> IntArray:
     """Indices of parameters that cannot be below zero, masses apart.
 
     ``layout``: of the first parameters; ``known``: about the arm.
@@ -269,8 +278,29 @@ def _reweighted(
     return sigma, roots
 
 
+def agreeing(found: ArmEstimate, layout: ParameterLayout, known: ArmPrior, inside: ProvedSet) -> ArmEstimate:
+    """Find the consistent arm inside the proved set that is nearest to the estimate, measured in standard errors.
+
+    ``found``: estimate of the layout's parameters alone, consistent.
+
+    Raises:
+        ParameterError: the solver finds none.
+    """
+    fixed = np.zeros(layout.size, bool) if known.fixed is None else np.asarray(known.fixed, bool)
+    errors = found.standard_errors
+    shares = np.where(np.isfinite(errors), 1.0 / np.maximum(errors, 1e-300), 0.0)
+    fit = Fit(np.diag(shares), found.base.matrix, found.values)
+    never = _never_negative(layout, known)
+    theta = fit_consistent(fit, layout, found.theta, fixed, never, known.boxes, 0.0, inside)
+    values = found.base.matrix @ np.where(fixed, 0.0, theta)
+    return replace(found, theta=theta, values=values)
+
+
 def normal_solution(columns: FloatArray, target: FloatArray, shares: FloatArray, start: FloatArray) -> FloatArray:
-    """Weighted least squares by scaled normal equations; the start's values stay where the log is silent."""
+    """Weighted least squares by scaled normal equations; the start's values stay where the log is silent.
+
+    ``columns``: (M, nb); ``target``, ``shares``: (M,), the latter square roots of weights; ``start`` and result: (nb,).
+    """
     weighted = columns * shares[:, None]
     gram = weighted.T @ weighted
     scale = np.sqrt(np.maximum(np.diag(gram), 1e-300))
@@ -328,7 +358,7 @@ def _standard(
         theta = nominal.copy()
         theta[~fixed] += (np.linalg.pinv(fit.matrix) @ (fit.values - fit.matrix @ np.where(fixed, 0, theta)))[~fixed]
         return theta
-    never = never_negative(layout, known)
+    never = _never_negative(layout, known)
     sdp = fit_consistent(fit, layout, nominal, fixed, never, known.boxes, known.regularisation)
     return sdp if method == "sdp" else _log_cholesky(fit, layout, replace(known, nominal=nominal), fixed, sdp)
 
@@ -339,7 +369,7 @@ def _log_cholesky(
     """The same minimum in log-Cholesky variables [Rucker2022]; starts from the drawing's consistent links."""
     nominal = start if known.nominal is None else known.nominal
     links = [j for j in range(layout.n) if not fixed[layout.link(j)].any()]
-    never = never_negative(layout, known)
+    never = _never_negative(layout, known)
     first, begin = start.copy(), []
     for j in links:
         try:
