@@ -141,7 +141,9 @@ def test_smooth_motion_keeps_the_momentum_balance(n: int, rotor: float) -> None:
     assert np.abs(errors).sum(axis=0).max() < SMOOTH_RESIDUAL_BOUND
 
 
-@pytest.mark.parametrize(("rotor", "coulomb", "seed"), [(8.0, 0.05, 0), pytest.param(2.0, 0.5, 1, marks=pytest.mark.slow), (0.3, 0.5, 2)])
+@pytest.mark.parametrize(
+    ("rotor", "coulomb", "seed"), [(8.0, 0.05, 0), pytest.param(2.0, 0.5, 1, marks=pytest.mark.slow), (0.3, 0.5, 2)]
+)
 def test_coulomb_friction_keeps_the_declared_residual(rotor: float, coulomb: float, seed: int) -> None:
     n = 4
     model = without_contacts(seed, n, coulomb=coulomb, rotor=rotor)
@@ -151,7 +153,11 @@ def test_coulomb_friction_keeps_the_declared_residual(rotor: float, coulomb: flo
     reversals = (np.diff(np.sign(truth["qd"]), axis=0) != 0).sum(axis=0)
     assert reversals.max() > 0
     acceleration = np.abs(np.diff(truth["qd"], axis=0)).max() / plant.period
-    declared = plant.step_residual_bound(acceleration)
+    # Where a joint passes through the kinks at +-v_s, Simpson's weights miss its friction by at most 0.06 h a / v_s of
+    # Fc h, and by Fc h at the very most: a mean of torques in [-Fc, Fc], friction that the model allows.
+    h = plant.period / plant.substeps
+    share = np.minimum(1.0, 0.06 * h * acceleration / plant.coulomb_velocity)
+    declared = SMOOTH_RESIDUAL_BOUND + share * h * plant.theta_true[10 * n : 11 * n]
     # A reversal has two kinks, a window may hold several; errors of one joint reach the others through H.
     assert np.all(np.abs(errors).max(axis=0) <= declared.max())
     assert np.all(np.abs(errors).sum(axis=0) <= 2.0 * max(1, reversals.max()) * declared.max())

@@ -572,7 +572,7 @@ def test_an_arm_that_leaves_its_tube_is_claimed_no_more_and_comes_to_rest(
             measured = stuck
         stamp += {"late stamps": 0.05 * fails, "one stamp back": -0.1 * first}.get(fault, 0.0)
         send = core.step(stamp, *measured).send
-        if core.state is ControllerState.TRACKING and core._next is None and plan.hand_over_time - 0.6 < now < when + 0.2:
+        if core.state is ControllerState.TRACKING and core._next is None and plan.hand_over_time - 0.6 < now < 2.0:
             later = next_plan(plan, rng.uniform(-0.15, 0.15))
             plan = later if core.offer_plan(later, sample.stamp) is None else plan
         desired = (

@@ -65,12 +65,10 @@ class TrajectoryOutput:
         return self.send
 
 
-def points_of(plans: list[Plan], start: float, spacing: float = SPACING_S) -> TrajectoryPoints:
+def points_of(plans: list[Plan], start: float) -> TrajectoryPoints:
     """Points from ``start`` (s) on, along plans that take over from one another, to rest at the last one's end.
 
-    Args:
-        plans: the one under way first; each begins at the hand-over of the one before.
-        spacing: between points at most, s; knots and hand-overs are points of their own.
+    ``plans``: the one under way first; each begins at the hand-over of the one before.
     """
     times: list[float] = []
     knots: list[FloatArray] = []
@@ -82,7 +80,7 @@ def points_of(plans: list[Plan], start: float, spacing: float = SPACING_S) -> Tr
         for a, b in pairwise(bounds):
             if not b - a > 0.0:
                 continue
-            times += np.linspace(a, b, max(int(np.ceil((b - a) / spacing)), 1) + 1)[:-1].tolist()
+            times += np.linspace(a, b, max(int(np.ceil((b - a) / SPACING_S)), 1) + 1)[:-1].tolist()
         knots += [plan.trajectory.state(t - plan.start_time)[:3] for t in times[len(knots) :]]
     end = plans[-1]
     rest = np.zeros((3, end.trajectory.n))
