@@ -56,7 +56,7 @@ def poses_of(model: RobotModel, count: int, seed: int) -> NDArray[np.float64]:
     return np.random.default_rng(seed).uniform(lower, upper, (count, model.n))
 
 
-@pytest.mark.parametrize("robot", ["three_joint", "ur5e"])
+@pytest.mark.parametrize("robot", ["three_joint", pytest.param("ur5e", marks=pytest.mark.slow)])
 def test_many_poses_are_judged_as_one(request: pytest.FixtureRequest, robot: str) -> None:
     model = request.getfixturevalue("three_joint")[0] if robot == "three_joint" else request.getfixturevalue(robot)
     arm = model, design_gains(model, lockstep=True)

@@ -154,7 +154,7 @@ class TrajectoryController(PlanFollower):
         return float("nan")
 
     def rests_until(self, now: float) -> float:
-        """Time, s, before which no plan may begin while the arm is held: a message must come before it."""
+        """Time, s, before which no plan may begin while the arm is held: a message must come before it. ``now``: s."""
         return now + self.notice
 
     def start(
@@ -235,7 +235,10 @@ class TrajectoryController(PlanFollower):
         self.claim_lost.append(f"{self._watch.stamp:.3f} s: {why}")
 
     def offer_plan(self, plan: Plan, now: float) -> str | None:
-        """Take a plan for the next hand-over and send it; returns the reason of a refusal, None if taken."""
+        """Take a plan for the next hand-over and send it; returns the reason of a refusal, None if taken.
+
+        ``now``: s.
+        """
         begins = self._plan.hand_over_time if self.state is ControllerState.TRACKING and self._plan else plan.start_time
         reason = None
         if self._outside:
@@ -265,7 +268,10 @@ class TrajectoryController(PlanFollower):
         super().brake(reason)
 
     def offer_box(self, box: ParameterBox, now: float, nominal: FloatArray | None = None) -> str | None:
-        """Take a tighter box, announced with the next step; returns the reason of a refusal, None if taken."""
+        """Take a tighter box, announced with the next step; returns the reason of a refusal, None if taken.
+
+        ``now`` (s) and ``nominal`` (14 n,) are what :meth:`.Controller.offer_box` takes; neither matters here.
+        """
         reason = why_not_box(box, self._announce or self.box)
         if reason is not None:
             self.counts["bounds refused"] += 1

@@ -1,5 +1,6 @@
 """The planner: finds a certified plan from a start state and a parameter box, or says why there is none.
 
+Receding horizon as in [ARMOUR] and [PSO]: a motion, from ``t_p`` on its braking manoeuvre, planned while the last runs.
 Pure: no clocks but the one in the budget, no messages. Without a deadline the same inputs give the same plan anywhere.
 """
 

@@ -116,6 +116,9 @@ def bounds_stopped_improving(history: Sequence[ParameterBox], updates: int = VAI
     """Whether each of the last ``updates`` was in vain for all of theta_e's ten intervals.
 
     ``history``: boxes in the order of their publication, the prior first.
+
+    Raises:
+        PlanError: ``updates`` below 1.
     """
     if updates < 1:
         raise PlanError(f"updates = {updates!r}: expected at least 1")

@@ -106,7 +106,10 @@ class QuickStop:
         self._torque = np.zeros(n)
 
     def trip(self, q: FloatArray, qd: FloatArray, last_torque: FloatArray) -> None:
-        """Start a stop from here; nothing happens if one is under way."""
+        """Start a stop from a state ``q``, ``qd`` (n,) rad, rad/s; nothing happens if one is under way.
+
+        ``last_torque``: (n,) commanded last, N m.
+        """
         if self.active:
             return
         self.active = True
@@ -119,7 +122,7 @@ class QuickStop:
         self.active = False
 
     def torque(self, q: FloatArray, qd: FloatArray) -> FloatArray:
-        """Torque (n,) of this period, from the drives' own encoders."""
+        """Torque (n,) of this period, N m, from the drives' own encoders: ``q`` (n,) rad, ``qd`` (n,) rad/s."""
         brake = np.minimum(np.abs(self._qd_ref), _DECELERATION * self._period)
         slower = self._qd_ref - np.sign(self._qd_ref) * brake
         self._q_ref += 0.5 * self._period * (self._qd_ref + slower)

@@ -341,7 +341,7 @@ class Plant:
         return max(least, needed)
 
     def nominal_inertia(self) -> FloatArray:
-        """Inertia that each joint sees at the start position, nominal arm: what a manufacturer tunes with."""
+        """Inertia (n,), kg m^2, that each joint sees where it is now, nominal arm: what a manufacturer tunes with."""
         n = self.model.n
         q = np.tile(np.array(self._qpos), (n, 1))
         columns = dynamics_of(self.model.kinematics).momentum_regressor(q, np.eye(n)) @ self.model.arm_prior.mid

@@ -49,7 +49,7 @@ class MujocoEngine:
 
     @staticmethod
     def integration_error(model: RobotModel) -> FloatArray:
-        """None worth declaring: SMOOTH_RESIDUAL_BOUND of the plant."""
+        """(n,) zeros, N m: what MuJoCo is off by is not worth declaring (``plant.SMOOTH_RESIDUAL_BOUND``)."""
         return np.zeros(model.n)
 
     @property
@@ -63,11 +63,11 @@ class MujocoEngine:
         return self.world.touching(self._data) if self._data.ncon else []
 
     def place(self, q: FloatArray, qd: FloatArray) -> None:
-        """Go to a state."""
+        """Go to a state: ``q`` (n,) rad, ``qd`` (n,) rad/s."""
         self.q[:], self.qd[:] = q, qd
 
     def advance(self, torque: FloatArray, steps: int) -> None:
-        """Integrate over so many Runge-Kutta steps."""
+        """Integrate over so many Runge-Kutta steps under a torque (n,) that is held, N m."""
         self._torque[:] = torque
         self._search.prepare(self.q, self.qd)
         if self.gears is None:
@@ -76,7 +76,11 @@ class MujocoEngine:
             self.gears.advance(self._data, steps)
 
     def follow(self, velocity: FloatArray, most: FloatArray, steps: int) -> None:
-        """Not here."""
+        """MuJoCo has no such servos.
+
+        Raises:
+            ParameterError: always.
+        """
         raise ParameterError("engine mujoco: it has no servos of velocity: expected engine dart")
 
     def clearance(self, q: FloatArray) -> tuple[float, tuple[str, str] | None]:

@@ -1,4 +1,7 @@
-"""The simulated flexible arm: torque commands in, measured positions and velocities out, period by period."""
+"""The simulated flexible arm: torque commands in, measured positions and velocities out, period by period.
+
+Springs between motors and links [Spong1987], LuGre friction [CanudasDeWit1995], ripple, cogging, sensors' errors.
+"""
 
 from __future__ import annotations
 
@@ -73,6 +76,7 @@ class FlexibleArm:
 
     @state.setter
     def state(self, y: FloatArray) -> None:
+        """As if the arm had been in that state for as long as measurements are delayed."""
         self._y[:] = y
         self._memory[:] = self._y[: 2 * self.model.n]
         self._measure(first=True)
