@@ -14,7 +14,7 @@ from safe_sysid.errors import ParameterError
 from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.scenes.obstacles import SceneBox
 from safe_sysid.robot.scenes.scene import Scene, load_scene
-from safe_sysid.simulation.engines.contact_search import ContactSearch
+from safe_sysid.simulation.engines.mujoco import ContactSearch
 from safe_sysid.simulation.payloads import NO_PAYLOAD, dumbbell, hexagonal_dumbbell, theta_e_with_payload
 from safe_sysid.simulation.plant import Plant
 from safe_sysid.simulation.shapes import Shape

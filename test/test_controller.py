@@ -38,6 +38,18 @@ class Loop:
             self.torques.append(out.torque.copy())
             self.arm.step(out.torque, PERIOD)
 
+    def held(self) -> np.ndarray:
+        """The pose that is held, after one more tick."""
+        hold = self.controller.step(self.t + PERIOD, self.arm.q, self.arm.qd).reference[0].copy()
+        self.t += PERIOD
+        return hold
+
+    def offer(self) -> np.ndarray:
+        """Offer a plan from the pose that is held, which is returned."""
+        hold = self.held()
+        assert self.controller.offer_plan(plan_from(rest(hold), 0.1), self.t) is None
+        return hold
+
     def truth_box(self, share: float, seq: int) -> ParameterBox:
         """A nested box around the truth, ``share`` of the prior's size."""
         prior = self.controller.box
@@ -89,9 +101,7 @@ def test_start_is_refused_while_moving_out_of_range_or_not_finite(model: RobotMo
 
 def test_plan_is_tracked_then_braked_then_held(loop: Loop) -> None:
     c = loop.controller
-    hold = c.step(loop.t + PERIOD, loop.arm.q, loop.arm.qd).reference[0].copy()
-    assert c.offer_plan(plan_from(rest(hold), 0.1), loop.t) is None
-    loop.t = loop.t + PERIOD
+    hold = loop.offer()
     loop.run(0.1)
     assert c.state is ControllerState.TRACKING
     loop.run(0.6)
@@ -194,9 +204,7 @@ def test_blending_interrupted_by_a_tighter_box_stays_nested(loop: Loop) -> None:
 
 def test_reset_is_taken_only_at_rest_and_begins_an_epoch(loop: Loop) -> None:
     c = loop.controller
-    hold = c.step(loop.t + PERIOD, loop.arm.q, loop.arm.qd).reference[0].copy()
-    loop.t += PERIOD
-    assert c.offer_plan(plan_from(rest(hold), 0.1), loop.t) is None
+    loop.offer()
     loop.run(0.2)
     assert "tracking" in str(c.reset_box())
     loop.run(1.0)
@@ -235,9 +243,7 @@ def test_a_reset_is_not_lost_where_commands_end_before_its_blend(loop: Loop, end
 @pytest.mark.parametrize("bad", ["nan", "jump", "fast", "clock", "gap"])
 def test_bad_measurements_brake_along_the_tail(loop: Loop, bad: str) -> None:
     c = loop.controller
-    hold = c.step(loop.t + PERIOD, loop.arm.q, loop.arm.qd).reference[0].copy()
-    loop.t += PERIOD
-    assert c.offer_plan(plan_from(rest(hold), 0.1), loop.t) is None
+    loop.offer()
     loop.run(0.3)
     assert c.state is ControllerState.TRACKING
     q, qd, shift = loop.arm.q, loop.arm.qd, np.eye(loop.model.n)[2]
@@ -271,17 +277,14 @@ def test_broken_assumption_is_a_fault_and_stops_commands(loop: Loop) -> None:
 
 def test_stop_brakes_and_takes_no_further_plan(loop: Loop) -> None:
     c = loop.controller
-    hold = c.step(loop.t + PERIOD, loop.arm.q, loop.arm.qd).reference[0].copy()
-    loop.t += PERIOD
-    assert c.offer_plan(plan_from(rest(hold), 0.1), loop.t) is None
+    loop.offer()
     loop.run(0.2)
     c.stop()
     assert c.state is ControllerState.BRAKING
     loop.run(1.0)
     assert c.state is ControllerState.HOLDING
     # Nor later: who stopped the arm says when it may move again.
-    hold = c.step(loop.t + PERIOD, loop.arm.q, loop.arm.qd).reference[0].copy()
-    loop.t += PERIOD
+    hold = loop.held()
     again = plan_from(rest(hold), loop.t + 0.1)
     reason = c.offer_plan(again, loop.t)
     assert reason is not None

@@ -19,8 +19,8 @@ from safe_sysid.planning.costs.condition import payload_scale
 from safe_sysid.planning.excitation.fourier_excitation import certified_fourier, classical_fourier
 from safe_sysid.planning.motions.certified_rows import CertifiedRows
 from safe_sysid.planning.motions.fast_motion import check_motion
+from safe_sysid.planning.motions.knot_family import MotionSampler
 from safe_sysid.planning.motions.motion_limits import MotionLimits
-from safe_sysid.planning.motions.motion_sampler import MotionSampler
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.scenes.scene import Scene, SceneBox, load_scene
 from safe_sysid.trajectories.fourier import FourierFamily, FourierTrajectory

@@ -54,7 +54,7 @@ def slotine_li(
 
 
 def inertia(model: RobotModel, q: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    return np.stack([dynamics_of(model.kinematics).momentum_regressor(q, unit) @ theta for unit in np.eye(model.n)])
+    return dynamics_of(model.kinematics).mass_matrix(theta, q)
 
 
 def test_disturbance_and_energy_dominate_every_corner(model: RobotModel, law: ArmourLaw) -> None:

@@ -40,7 +40,7 @@ def shrunk(box: ParameterBox, share: float, seq: int) -> ParameterBox:
 def test_first_and_second_plan(model: RobotModel, gains: ControllerGains, scene_name: str, cost: str) -> None:
     """From rest under the prior box, then from half way through it under a smaller one."""
     scene = load_scene(scene_name)
-    planner = Planner(model, scene, gains, options=PlannerOptions(cost=cost, starts=12, keep=4))
+    planner = Planner(model, scene, gains, options=PlannerOptions(cost=cost, starts=8, keep=2))
     box, start = model.arm_prior, at_rest(scene.start_for(model))
     first = planner.plan_next(start, 10.0, box, 0)
     assert first.status is PlanStatus.PLANNED, first.reasons
@@ -110,9 +110,9 @@ def test_the_rest_of_the_plan_under_way_is_always_there_to_go_on_with(
     model: RobotModel, gains: ControllerGains
 ) -> None:
     """Without time to search a moving arm still gets a plan: the certified tail, then rest (real certificate)."""
-    scene = load_scene("six_boxes")
-    planner, box = Planner(model, scene, gains), model.arm_prior
-    first = planner.plan_next(at_rest(scene.start_for(model)), 0.0, box, 0)
+    scene, box = load_scene("six_boxes"), model.arm_prior
+    planner = Planner(model, scene, gains, options=PlannerOptions(starts=8, keep=2))
+    first = planner.plan_next(at_rest(scene.start_for(model)), 0.0, box, 0, budget=Budget(30, 3))
     assert first.plan is not None
     assert np.abs(first.plan.k).max() > 0.3
     state, since = hand_over_state(first.plan), first.plan.hand_over_time
@@ -127,8 +127,9 @@ def test_the_rest_of_the_plan_under_way_is_always_there_to_go_on_with(
     assert not np.any(hand_over_state(second.plan)[1:])
     # A third from there is a plan again, and moves.
     third = planner.plan_next(
-        hand_over_state(second.plan), second.plan.hand_over_time, box, 2, second.plan, calibration=second.calibration
-    )
+        hand_over_state(second.plan), second.plan.hand_over_time, box, 2, second.plan, budget=Budget(30, 3),
+        calibration=second.calibration,
+    )  # fmt: skip
     assert third.plan is not None
     assert np.abs(third.plan.k).max() > 0.1
 

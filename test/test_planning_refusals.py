@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from itertools import pairwise
 from typing import Any
 
@@ -18,7 +18,7 @@ from safe_sysid.planning.motions.motion_margins import MotionMargins
 from safe_sysid.planning.planner import Planner
 from safe_sysid.planning.separations import Separation, separations
 from safe_sysid.planning.task.last_resort import LastResort
-from safe_sysid.planning.task.polyline import at_distance, polyline_length
+from safe_sysid.planning.task.roadmap import at_distance, polyline_length
 from safe_sysid.planning.task.task import TaskPlanner, TaskStatus, follow
 from safe_sysid.planning.task.task_step import StepRequest
 from safe_sysid.robot.loading import load_robot
@@ -56,7 +56,7 @@ def poses_of(model: RobotModel, count: int, seed: int) -> NDArray[np.float64]:
     return np.random.default_rng(seed).uniform(lower, upper, (count, model.n))
 
 
-@pytest.mark.parametrize("robot", ["three_joint", "ur5e"])
+@pytest.mark.parametrize("robot", ["three_joint", pytest.param("ur5e", marks=pytest.mark.slow)])
 def test_many_poses_are_judged_as_one(request: pytest.FixtureRequest, robot: str) -> None:
     model = request.getfixturevalue("three_joint")[0] if robot == "three_joint" else request.getfixturevalue(robot)
     arm = model, design_gains(model, lockstep=True)
@@ -186,6 +186,14 @@ def _distance(point: np.ndarray, segment: np.ndarray) -> float:
     return float(np.linalg.norm(point - segment[0] - share * along))
 
 
+def _end_of(running: Generator[int, None, tuple[Separation, ...]]) -> tuple[Separation, ...]:
+    while True:
+        try:
+            next(running)
+        except StopIteration as end:
+            return end.value
+
+
 def _parted(rests: Callable[[np.ndarray], np.ndarray], turning: bool) -> tuple[Separation, ...]:
     wall, post = (Margin("clearance", "wall", "hand", -0.01, 0.0), Margin("clearance", "post", "elbow", -0.2, 0.0))
 
@@ -196,12 +204,7 @@ def _parted(rests: Callable[[np.ndarray], np.ndarray], turning: bool) -> tuple[S
         return free, against
 
     start, goal, far = np.array([0.0, -1.0]), np.array([0.5, 1.0]), np.full(2, 3.0)
-    running = separations(test, start, goal, -far, far, np.array([False, turning]), 0)
-    while True:
-        try:
-            next(running)
-        except StopIteration as end:
-            return end.value
+    return _end_of(separations(test, start, goal, -far, far, np.array([False, turning]), 0))
 
 
 def test_a_refusal_names_an_angle_that_no_pose_passes() -> None:
@@ -224,13 +227,8 @@ def test_a_refusal_names_few_constraints_of_which_each_pose_violates_one() -> No
     def test(q: np.ndarray) -> tuple[np.ndarray, list[tuple[Margin, ...]]]:
         return np.zeros(len(q), bool), [(inertia,) if a > 0.0 else (floor, box) for a in q[:, 0]]
 
-    running = separations(test, *np.array([[0.0, -1.0], [0.0, 1.0], [-3.0, -3.0], [3.0, 3.0]]), np.zeros(2, bool), 1)
-    while True:
-        try:
-            next(running)
-        except StopIteration as end:
-            (found,) = end.value
-            break
+    corners = np.array([[0.0, -1.0], [0.0, 1.0], [-3.0, -3.0], [3.0, 3.0]])
+    (found,) = _end_of(separations(test, *corners, np.zeros(2, bool), 1))
     assert len(found.causes) == 2
     assert sum(times for times, _ in found.causes) == 400
     assert {margin.a for _, margin in found.causes} == {"inertia", "box"}

@@ -17,8 +17,7 @@ from safe_sysid.planning.certification.certificate import start_check, verify_pl
 from safe_sysid.planning.motions.motion_margins import MotionMargins
 from safe_sysid.planning.planner import Planner, PlanStatus
 from safe_sysid.planning.task.inverse_kinematics import TOLERANCE, goal_from_pose, nearest_turn, tool_pose
-from safe_sysid.planning.task.polyline import polyline_length
-from safe_sysid.planning.task.roadmap import Roadmap
+from safe_sysid.planning.task.roadmap import Roadmap, polyline_length
 from safe_sysid.planning.task.task import TaskPlanner, TaskStatus, follow
 from safe_sysid.planning.task.task_step import StepRequest, StepSearch
 from safe_sysid.planning.task.ways import WaySearch

@@ -12,8 +12,7 @@ from safe_sysid.control.gains.design import design_gains
 from safe_sysid.planning import PlanStatus, hand_over_state, verify_plan
 from safe_sysid.planning.certification.verdicts import PlanVerdict
 from safe_sysid.planning.excitation.random_excitation import RandomPlanner, first_certified
-from safe_sysid.planning.optimiser.budget import Budget
-from safe_sysid.planning.optimiser.optimise import PlanProblem
+from safe_sysid.planning.optimiser.optimise import Budget, PlanProblem
 from safe_sysid.planning.planner import Planner, PlannerResult
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel

@@ -35,7 +35,11 @@ def setting(n: int, rng: np.random.Generator, geared: bool = False) -> tuple:
     return kin, theta, damping, inertia, float(rng.choice([0.0, 0.01, 0.1]))
 
 
-@pytest.mark.parametrize(("n", "geared"), [*((n, False) for n in range(1, 10)), (2, True), (4, True), (7, True)])
+ARMS = [(n, False) for n in (1, 2, 3, 5, 7, 9)] + [(n, True) for n in (2, 4, 7)]
+ARMS += [pytest.param(n, False, marks=pytest.mark.slow) for n in (4, 6, 8)]
+
+
+@pytest.mark.parametrize(("n", "geared"), ARMS)
 def test_nothing_is_found_outside(n: int, geared: bool) -> None:
     rng = np.random.default_rng(100 + n)
     kin, theta, damping, inertia, v_c = setting(n, rng, geared)
@@ -259,19 +263,15 @@ def test_tracking_set_follows_from_the_filter() -> None:
     k_r, r_bound = np.array([4.0, 4.0, 6.0, 9.0]), rng.uniform(0.02, 0.1, n)
     gains = SimpleNamespace(K_r=k_r, r_bound=r_bound, e_bound=r_bound / k_r, own_damping=0.0)
     tracking = TrackingSet.of(gains, n)
-    worst = 0.0
-    dt = 1e-3
-    for _ in range(40):
-        e = np.zeros(n)
-        # Switch between directions of the ball: first what the slow joints remember, then the fast ones.
-        switch = rng.uniform(0.0, 0.6)
-        u = np.abs(rng.normal(size=(2, n))) * np.where(rng.random((2, n)) < 0.4, 0.02, 1.0)
-        u /= np.linalg.norm(u, axis=1, keepdims=True)
-        for step in range(2000):
-            r = u[0] if step * dt < 2.0 - switch else u[1]
-            e = e + (r * r_bound / k_r - e) * -np.expm1(-k_r * dt)
-        worst = max(worst, np.linalg.norm(e / tracking.e))
-    assert 0.85 < worst <= 1.0
+    count, dt, e = 40, 1e-3, np.zeros((40, n))
+    # Switch between directions of the ball: first what the slow joints remember, then the fast ones.
+    switch = rng.uniform(0.0, 0.6, (count, 1))
+    u = np.abs(rng.normal(size=(2, count, n))) * np.where(rng.random((2, count, n)) < 0.4, 0.02, 1.0)
+    u /= np.linalg.norm(u, axis=2, keepdims=True)
+    for step in range(2000):
+        r = np.where(step * dt < 2.0 - switch, *u)
+        e = e + (r * r_bound / k_r - e) * -np.expm1(-k_r * dt)
+    assert 0.85 < np.linalg.norm(e / tracking.e, axis=1).max() <= 1.0
     assert np.all(tracking.e >= r_bound / k_r)
 
 

@@ -9,8 +9,8 @@ from simulation_support import random_arm
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.robot import load_robot, load_scene
 from safe_sysid.robot.scenes.scene import Scene
+from safe_sysid.simulation.actuator import QuickStop
 from safe_sysid.simulation.arms import draw_truth
-from safe_sysid.simulation.brake import QuickStop
 from safe_sysid.simulation.payloads import NO_PAYLOAD, payload_from_spec
 from safe_sysid.simulation.plant import BRAKING, COMMANDED, HELD, Plant
 
@@ -62,7 +62,7 @@ def test_the_arm_stands_still_before_the_first_command() -> None:
 def test_the_quick_stop_follows_its_ramp(speed: float) -> None:
     """On a bare inertia: speed^2 / (2 a) to the stop, deceleration a, and the hold torque is the feed-forward."""
     inertia, period, a = np.array([4.0]), 1e-3, 1.5
-    drive = QuickStop(inertia, np.array([50.0]), period, deceleration=a)
+    drive = QuickStop(inertia, np.array([50.0]), period)
     q, qd, load = np.zeros(1), np.array([speed]), np.array([7.0])
     drive.trip(q, qd, load)
     slopes = []

@@ -11,8 +11,6 @@ from safe_sysid.control.controller import Controller
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.gains.design import _STEPS, STIFFEST, design_gains, gains_for_motion
 from safe_sysid.control.gains.motion_hypotheses import hypotheses_of, torque_of
-from safe_sysid.control.laws.law import ControlLaw, ModelInUse
-from safe_sysid.control.laws.robust import RobustLaw
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError
 from safe_sysid.planning.certification.certificate import start_check, verify_plan
@@ -82,17 +80,6 @@ def test_a_smaller_box_needs_less(model: RobotModel) -> None:
         design_gains(model, box=ParameterBox(prior.lower - 1e-3, prior.upper))
 
 
-def test_the_robust_law_is_a_control_law(model: RobotModel) -> None:
-    law = RobustLaw(model.kinematics, design_gains(model), model.friction_transition_velocity)
-    assert isinstance(law, ControlLaw)
-    assert law.name == "robust"
-    q, z = np.asarray(model.settings.home, float), np.zeros(model.n)
-    use = ModelInUse(model.theta_nominal, model.arm_prior.mid, model.arm_prior.rad)
-    law.reset(0.0, q, z)
-    first = law.step(0.0, q, z, np.stack([q, z, z]), use)
-    assert law.step(1e-3, q, z, np.stack([q, z, z]), use) is first
-
-
 @pytest.mark.parametrize("lockstep", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_velocity_errors_of_a_milliradian_per_second_may_start(lockstep: bool) -> None:
     timing = {"timing": {"hold_max_s": 0.0013, "delay_max_s": 0.0003}}
@@ -144,9 +131,7 @@ def test_an_arm_without_rotor_inertia(tmp_path: Path) -> None:
         outcomes.add(proved)
         for t in np.linspace(0.0, 1.5, 20):
             at = path.state(float(t))[0]
-            h = np.array(
-                [dynamics_of(arm.kinematics).momentum_regressor(at[None], e[None])[0] @ box.mid for e in np.eye(2)]
-            )
+            h = dynamics_of(arm.kinematics).mass_matrix(box.mid, at)
             assert np.linalg.eigvalsh(h)[0] >= 0.3 or not proved
     assert outcomes == {True, False}
 

@@ -561,7 +561,7 @@ def test_an_arm_that_leaves_its_tube_is_claimed_no_more_and_comes_to_rest(
     plan, when, send, stuck = plan_from(model, 0.3, begin, rng.uniform(-0.15, 0.15)), rng.uniform(0.5, 1.5), None, None
     assert core.offer_plan(plan, sample.stamp) is None
     outside = []
-    for _ in range(round(4.6 * RATE)):
+    while robot.plant.time < max(when, plan.end_time) + 0.4:  # all that was sent has ended, and a while at rest
         now, before = robot.plant.time, robot.plant.time - 1.0 / RATE
         fails, first = now > when, before <= when < now
         q, qd = robot.plant.state

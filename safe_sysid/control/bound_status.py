@@ -8,6 +8,7 @@ at that pose.
 
 The theorem assumes a start. After a late command that is not covered, its conclusion is no longer proved, and every
 later step would rest on it: so the claim is lost until the next start. Whatever reports the claim asks this module.
+The theorem: "Tracking" in docs/understand/guarantees.md.
 """
 
 from __future__ import annotations

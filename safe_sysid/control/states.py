@@ -56,5 +56,5 @@ class ControllerOutput:
 
     @property
     def command(self) -> FloatArray | None:
-        """What goes to the arm: the torque."""
+        """What goes to the arm: the torque (n,), N m; None: nothing."""
         return self.torque

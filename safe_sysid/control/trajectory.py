@@ -66,12 +66,10 @@ class TrajectoryOutput:
         return self.send
 
 
-def points_of(plans: list[Plan], start: float, spacing: float = SPACING_S) -> TrajectoryPoints:
+def points_of(plans: list[Plan], start: float) -> TrajectoryPoints:
     """Points from ``start`` (s) on, along plans that take over from one another, to rest at the last one's end.
 
-    Args:
-        plans: the one under way first; each begins at the hand-over of the one before.
-        spacing: between points at most, s; knots and hand-overs are points of their own.
+    ``plans``: the one under way first; each begins at the hand-over of the one before.
     """
     times: list[float] = []
     knots: list[FloatArray] = []
@@ -83,7 +81,7 @@ def points_of(plans: list[Plan], start: float, spacing: float = SPACING_S) -> Tr
         for a, b in pairwise(bounds):
             if not b - a > 0.0:
                 continue
-            times += np.linspace(a, b, max(int(np.ceil((b - a) / spacing)), 1) + 1)[:-1].tolist()
+            times += np.linspace(a, b, max(int(np.ceil((b - a) / SPACING_S)), 1) + 1)[:-1].tolist()
         knots += [plan.trajectory.state(t - plan.start_time)[:3] for t in times[len(knots) :]]
     end = plans[-1]
     rest = np.zeros((3, end.trajectory.n))
@@ -158,7 +156,7 @@ class TrajectoryController(PlanFollower):
         return float("nan")
 
     def rests_until(self, now: float) -> float:
-        """Time, s, before which no plan may begin while the arm is held: a message must come before it."""
+        """Time, s, before which no plan may begin while the arm is held: a message must come before it. ``now``: s."""
         return max(now + self.notice, self._settled)
 
     def _why_not_yet(self, plan: Plan, now: float) -> str | None:
@@ -249,7 +247,10 @@ class TrajectoryController(PlanFollower):
         self.claim_lost.append(f"{self._watch.stamp - before:.3f} s: {why}")
 
     def offer_plan(self, plan: Plan, now: float) -> str | None:
-        """Take a plan for the next hand-over and send it; returns the reason of a refusal, None if taken."""
+        """Take a plan for the next hand-over and send it; returns the reason of a refusal, None if taken.
+
+        ``now``: s.
+        """
         begins = self._plan.hand_over_time if self.state is ControllerState.TRACKING and self._plan else plan.start_time
         reason = None
         if self._outside:
@@ -279,7 +280,10 @@ class TrajectoryController(PlanFollower):
         super().brake(reason)
 
     def offer_box(self, box: ParameterBox, now: float, nominal: FloatArray | None = None) -> str | None:
-        """Take a tighter box, announced with the next step; returns the reason of a refusal, None if taken."""
+        """Take a tighter box, announced with the next step; returns the reason of a refusal, None if taken.
+
+        ``now`` (s) and ``nominal`` (14 n,) are what :meth:`.Controller.offer_box` takes; neither matters here.
+        """
         reason = why_not_box(box, self._announce or self.box)
         if reason is not None:
             self.counts["bounds refused"] += 1

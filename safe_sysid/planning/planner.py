@@ -1,5 +1,6 @@
 """The planner: finds a certified plan from a start state and a parameter box, or says why there is none.
 
+Receding horizon as in [ARMOUR] and [PSO]: a motion, from ``t_p`` on its braking manoeuvre, planned while the last runs.
 Pure: no clocks but the one in the budget, no messages. Without a deadline the same inputs give the same plan anywhere.
 """
 
@@ -18,11 +19,17 @@ from safe_sysid.planning.certification.certificate import PlanCertificate, start
 from safe_sysid.planning.certification.verdicts import PlanVerdict, verdict_of
 from safe_sysid.planning.costs import CostContext, CostMemory, CostSpec, build_cost
 from safe_sysid.planning.distances.proximity import Proximity
-from safe_sysid.planning.excitation.stopping import bounds_stopped_improving
 from safe_sysid.planning.optimiser.constraints import FastConstraints
 from safe_sysid.planning.optimiser.family import TrajectoryFamily
 from safe_sysid.planning.optimiser.optimise import Budget, PlanProblem, SearchResult, solve
-from safe_sysid.planning.results import Calibration, PlannerOptions, PlannerResult, PlanStatus, hand_over_state
+from safe_sysid.planning.results import (
+    Calibration,
+    PlannerOptions,
+    PlannerResult,
+    PlanStatus,
+    bounds_stopped_improving,
+    hand_over_state,
+)
 from safe_sysid.robot.config import PlannerSettings
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox, frozen_array

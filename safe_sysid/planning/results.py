@@ -1,7 +1,8 @@
-"""Options and results of the planner."""
+"""Options and results of the planner, and the rule that ends a run: more of the same motion narrows nothing."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -15,7 +16,16 @@ from safe_sysid.planning.optimiser.constraints import Margins
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.trajectories.plan import Plan
 
-__all__ = ["Calibration", "PlanStatus", "PlannerOptions", "PlannerResult", "hand_over_state"]
+__all__ = [
+    "VAIN_SHARE",
+    "VAIN_UPDATES",
+    "Calibration",
+    "PlanStatus",
+    "PlannerOptions",
+    "PlannerResult",
+    "bounds_stopped_improving",
+    "hand_over_state",
+]
 
 
 class PlanStatus(Enum):
@@ -94,3 +104,30 @@ class PlannerResult:
 def hand_over_state(plan: Plan) -> FloatArray:
     """State (3, n) in which the plan after this one starts: position, velocity, acceleration at ``t_plan``."""
     return plan.trajectory.state(plan.t_plan)[:3]
+
+
+#: So many updates in a row without improvement end a run.
+VAIN_UPDATES = 2
+#: An update is in vain if no interval became narrower by more than this share of its width.
+VAIN_SHARE = 0.1
+
+
+def bounds_stopped_improving(history: Sequence[ParameterBox], updates: int = VAIN_UPDATES) -> bool:
+    """Whether each of the last ``updates`` was in vain for all of theta_e's ten intervals.
+
+    ``history``: boxes in the order of their publication, the prior first.
+
+    Raises:
+        PlanError: ``updates`` below 1.
+    """
+    if updates < 1:
+        raise PlanError(f"updates = {updates!r}: expected at least 1")
+    if len(history) < updates + 1:
+        return False
+    for before, after in zip(history[-updates - 1 : -1], history[-updates:], strict=True):
+        if before.epoch != after.epoch:
+            return False
+        old, new = (box.payload_upper - box.payload_lower for box in (before, after))
+        if np.any(old - new > VAIN_SHARE * old):
+            return False
+    return True

@@ -7,6 +7,7 @@ kept, the rest enclosed. With the tracking errors e and r, exactly,
 
 The controller computes with measured q and qd: its e_m = q_d - q_m and r_m obey the same four equations, only their
 bounds are larger (:meth:`TrackingSet.enlarged`). Symbols: 1 the time in the cell, then n for e, then n for r.
+("Plans" in docs/understand/guarantees.md; [ARMOUR] takes polynomial zonotopes in the place of affine forms.)
 """
 
 from __future__ import annotations
@@ -55,6 +56,9 @@ class TrackingSet:
         kernel ``K_j exp(-K_j s)``; by Jensen's inequality
         ``sum (f_j / r_bound_j)^2 <= int max_j K_j exp(-K_j s) ds <= 1 + ln(K_max / K_min) / e`` (with e Euler's number;
         the maximum over all K between is 1 / (s e)), if it holds at the start.
+
+        Raises:
+            PlanError: bounds or gains that are not positive and finite.
         """
         names = ("e_bound", "r_bound", "K_r")
         e, r, k_r = (np.broadcast_to(np.asarray(getattr(gains, name), float), (n,)).copy() for name in names)
@@ -68,6 +72,8 @@ class TrackingSet:
         """The set of the *measured* errors: e off by at most dq, r by ``dv + K_r dq``, each in a box.
 
         Scaling an ellipsoid by ``1 + |d / semi-axes|`` makes room for any d of the box.
+
+        ``position_error``: dq, (n,) or one for all, rad; ``velocity_error``: dv, likewise, rad/s.
         """
         dq, dv = np.abs(np.asarray(position_error, float)), np.abs(np.asarray(velocity_error, float))
         by_e = 1.0 + float(np.linalg.norm(dq / self.e)) * (1.0 + 1e-14)
@@ -133,7 +139,11 @@ class TimeCells:
 
 
 def time_cells(trajectory: QuinticTrajectory, intervals: int) -> TimeCells:
-    """Cut ``[0, duration]`` in ``intervals`` equal cells, and at knots; the last one includes the rest at the end."""
+    """Cut ``[0, duration]`` in ``intervals`` equal cells, and at knots; the last one includes the rest at the end.
+
+    Raises:
+        PlanError: no interval.
+    """
     if intervals < 1:
         raise PlanError(f"intervals = {intervals!r}: expected at least 1")
     grid = np.union1d(np.linspace(0.0, trajectory.duration, intervals + 1), trajectory.times)

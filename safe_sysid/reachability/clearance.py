@@ -3,7 +3,7 @@
 coal (GJK/EPA) looks at the middle pose of a cell and proposes a direction; :mod:`safe_sysid.reachability.separation`
 verifies it over the whole cell. Pairs whose bounding spheres are far apart are done after the spheres. For a near pair
 coal is asked in every few cells (*keys*); between them directions are interpolated, and coal is asked again only where
-the bound falls short of what its neighbours let expect.
+the bound falls short of what its neighbours let expect ("Plans", clearance, in docs/understand/guarantees.md).
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ most :math:`2 \epsilon`, so each joint left out costs twice the largest miss of 
 
 A certificate along a motion loses a little to tracking errors. Where a pair is 5.01 mm apart at its nearest and 5 mm
 are asked for, that little refuses poses in which nothing can be wrong; what is known for every pose does not.
+The proof: "Every pose" in docs/understand/guarantees.md.
 """
 
 from __future__ import annotations

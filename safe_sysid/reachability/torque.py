@@ -3,7 +3,8 @@ r"""Enclosure of the commanded torque over time cells, for every parameter vecto
 The law commands ``W_s(q_m + lead qd_m, qd_m, qd_a,m, qdd_a,m) theta' + K_d r_m`` with *some* ``theta'`` in the
 controller's box, which may be any box nested in the one given here: ``theta' = mid + d``, ``|d_p| <= rad_p``: row j in
 ``(W_s mid + K_d r)_j +- sum_p |W_s,jp| rad_p``. Both parts stay affine forms in (time, e, r) until they are added: the
-torque's dependence on its own tracking error is not counted twice.
+torque's dependence on its own tracking error is not counted twice ("Plans" and "The commanded torque lies in the image
+of the box" in docs/understand/guarantees.md; [ARMOUR] encloses the same law with polynomial zonotopes).
 """
 
 from __future__ import annotations

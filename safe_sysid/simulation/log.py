@@ -40,7 +40,18 @@ class TruthLog:
         contacts: int,
         mode: int,
     ) -> None:
-        """Add one row; the arguments are copied."""
+        """Add one row; the arguments are copied.
+
+        Args:
+            t: end of the period, s.
+            q: (n,) true, rad.
+            qd: (n,) true, rad/s.
+            tau_commanded: (n,) N m.
+            tau_applied: (n,) N m.
+            measured: q, qd and effort as measured, (n,) each.
+            contacts: solids that overlap.
+            mode: of the step, as :mod:`~.plant` numbers them.
+        """
         row, n = self._rows.new(), self._n
         for k, vector in enumerate((q, qd, tau_commanded, tau_applied, *measured)):
             row[k * n : (k + 1) * n] = vector

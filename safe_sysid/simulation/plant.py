@@ -14,8 +14,7 @@ from safe_sysid.extensions import ENGINES, chosen
 from safe_sysid.identification.equations.measurements import Sample
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scenes.scene import Scene
-from safe_sysid.simulation.actuator import Actuator
-from safe_sysid.simulation.brake import QuickStop
+from safe_sysid.simulation.actuator import Actuator, QuickStop
 from safe_sysid.simulation.engines import Engine, EngineMaker
 from safe_sysid.simulation.log import TruthLog
 from safe_sysid.simulation.noise import NoiseModel, error_bound
@@ -180,19 +179,6 @@ class Plant:
         """Torque (n,) that was asked of the drives in the last period, N m; read only."""
         return self._in_force
 
-    def step_residual_bound(self, acceleration: ArrayLike) -> FloatArray:
-        """Bound (n,) of the integrator's error in the momentum balance over 0.1 s with one reversal per joint, N m s.
-
-        Smooth motion contributes next to nothing. Where a joint passes through the kinks of Coulomb friction at +-v_s,
-        Simpson's weights miss its integral by at most 0.06 h a / v_s of Fc h (a: acceleration; Fc h at the very most).
-        What they add up is a mean of torques in [-Fc, Fc], so even that is friction that the model allows.
-
-        ``acceleration``: (n,) or one number, bound on |qdd|, rad/s^2.
-        """
-        h = self.period / self.substeps
-        share = np.minimum(1.0, 0.06 * h * np.asarray(acceleration, float) / self.coulomb_velocity)
-        return SMOOTH_RESIDUAL_BOUND + share * h * self.theta_true[self.model.layout.coulomb]
-
     @property
     def braking(self) -> bool:
         """Whether the drives brake or hold by themselves."""
@@ -355,7 +341,7 @@ class Plant:
         return max(least, needed)
 
     def nominal_inertia(self) -> FloatArray:
-        """Inertia that each joint sees at the start position, nominal arm: what a manufacturer tunes with."""
+        """Inertia (n,), kg m^2, that each joint sees where it is now, nominal arm: what a manufacturer tunes with."""
         n = self.model.n
         q = np.tile(np.array(self._qpos), (n, 1))
         columns = dynamics_of(self.model.kinematics).momentum_regressor(q, np.eye(n)) @ self.model.arm_prior.mid

@@ -120,6 +120,9 @@ class FourierTrajectory:
         Where a periodic function is largest its slope is zero; so the middle of a cell of half width h that holds this
         point has at least that value less ``h^2 / 2`` times the largest second derivative, which the sum of all terms'
         magnitudes bounds. Cells that may hold it are halved.
+
+        Raises:
+            PlanError: another order.
         """
         if order not in range(4):
             raise PlanError(f"order = {order!r}: expected a derivative from 0 to 3")

@@ -146,7 +146,6 @@ def gains_for_motion(
     box: ParameterBox,
     lockstep: bool = False,
     *,
-    headroom: float = 1.1,
     K_r: ArrayLike | None = None,
     kappa: float | None = None,
 ) -> ControllerGains:
@@ -162,7 +161,6 @@ def gains_for_motion(
         model: of the arm, with settings; its limits are those that torques shall keep.
         box: that the controller works with, inside the prior.
         lockstep: as in :func:`design_gains`.
-        headroom: as in :func:`safe_sysid.control.gains.motion_hypotheses.hypotheses_of`.
         K_r: (n,) or one for all, 1/s; None: searched for.
         kappa: decay rate, 1/s; None: searched for.
 
@@ -180,7 +178,7 @@ def gains_for_motion(
         if (i, j) not in tried:
             tried[i, j] = (np.inf, np.inf), None
             try:
-                gains = _fixed_gains(model, trajectory, box, lockstep, headroom, rates[i], decays[j])
+                gains = _fixed_gains(model, trajectory, box, lockstep, rates[i], decays[j])
             except ParameterError:
                 return tried[i, j][0]
             beyond = torque_of(model, trajectory, box, gains) - model.limits.torque
@@ -201,7 +199,7 @@ def gains_for_motion(
     gains = tried[at][1]
     if gains is None:
         # Says why, for the configuration's own gains.
-        return _fixed_gains(model, trajectory, box, lockstep, headroom, K_r, kappa)
+        return _fixed_gains(model, trajectory, box, lockstep, K_r, kappa)
     return gains
 
 
@@ -210,16 +208,13 @@ def _fixed_gains(
     trajectory: QuinticTrajectory,
     box: ParameterBox,
     lockstep: bool,
-    headroom: float,
     K_r: ArrayLike | None,
     kappa: float | None,
 ) -> ControllerGains:
     """Those of :func:`gains_for_motion` for given K_r and kappa; None: the configuration's."""
     r_bound = np.zeros(model.n)
     for _ in range(_ROUNDS):
-        motion_hypotheses = hypotheses_of(
-            model, trajectory, box, r_bound=r_bound, K_r=K_r, kappa=kappa, headroom=headroom
-        )
+        motion_hypotheses = hypotheses_of(model, trajectory, box, r_bound=r_bound, K_r=K_r, kappa=kappa)
         gains = design_gains(model, lockstep, box=box, motion_hypotheses=motion_hypotheses, K_r=K_r, kappa=kappa)
         # A larger bound costs a larger bound: go on until what was assumed covers what came out.
         if np.all(gains.r_bound <= r_bound):

@@ -68,7 +68,11 @@ class MotionHypotheses:
 
 
 def configured_hypotheses(model: RobotModel) -> MotionHypotheses:
-    """The hypotheses that a robot's configuration declares (section ``controller``)."""
+    """The hypotheses that a robot's configuration declares (section ``controller``).
+
+    Raises:
+        ParameterError: a bound that is not positive, or sizes that do not match.
+    """
     s, n = model.settings.controller, model.n
     lower = _declared_lower(model, model.arm_prior)
     return MotionHypotheses(

@@ -9,8 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from safe_sysid.control.laws.law import ModelInUse, Proves
-from safe_sysid.control.laws.shared import StepTime, joint_inertia
+from safe_sysid.control.laws.law import ModelInUse, Proves, StepTime, joint_inertia
 from safe_sysid.control.settings import GravityPidSettings
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics.newton_euler import newton_euler

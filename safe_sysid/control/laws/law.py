@@ -1,4 +1,4 @@
-"""Interface of control laws: measured state, reference and parameter box in, torque out.
+"""Interface of control laws: measured state, reference and parameter box in, torque out; and what several share.
 
 A law has no clock and does no I/O. It allocates nothing that grows; the array it returns is its own and is overwritten
 by the next step. A law says what it proves: a controller claims that, and nothing else, of the arm that it moves.
@@ -10,9 +10,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, runtime_checkable
 
-from safe_sysid.core.arrays import FloatArray
+import numpy as np
 
-__all__ = ["ControlLaw", "ModelInUse", "Proves", "TrackingLaw"]
+from safe_sysid.core.arrays import FloatArray
+from safe_sysid.dynamics import dynamics_of
+from safe_sysid.robot.model import RobotModel
+
+__all__ = ["ControlLaw", "ModelInUse", "Proves", "StepTime", "TrackingLaw", "joint_inertia"]
 
 
 class Proves(Enum):
@@ -74,3 +78,37 @@ class TrackingLaw(ControlLaw, Protocol):
     """
 
     uncertainty: float  #: S of the last step, sqrt(W/s)
+
+
+def joint_inertia(model: RobotModel) -> FloatArray:
+    """Diagonal of the nominal H at home (n,), kg m^2, rotors included."""
+    home = np.asarray(model.settings.home, float)
+    inertia = np.empty(model.n)
+    for j in range(model.n):
+        unit = np.zeros(model.n)
+        unit[j] = 1.0
+        inertia[j] = np.ravel(dynamics_of(model.kinematics).momentum_regressor(home, unit) @ model.theta_nominal)[j]
+    return inertia
+
+
+class StepTime:
+    """Time since the step before, never negative, and bounded: after a gap nothing is integrated that was not seen."""
+
+    def __init__(self, longest: float) -> None:
+        """``longest``: s."""
+        self._longest = longest
+        self._last: float | None = None
+
+    def reset(self) -> None:
+        """The next step is the first."""
+        self._last = None
+
+    @property
+    def is_first(self) -> bool:
+        """Whether no step was made since the reset."""
+        return self._last is None
+
+    def since_last(self, t: float) -> float:
+        """Time since the last call, s; 0 at the first after a reset. ``t``: now, s."""
+        last, self._last = self._last, t
+        return 0.0 if last is None else min(max(t - last, 0.0), self._longest)

@@ -10,8 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from safe_sysid.core.arrays import FloatArray
-from safe_sysid.planning.excitation.stopping import bounds_stopped_improving
-from safe_sysid.planning.results import Calibration, PlanStatus
+from safe_sysid.planning.results import Calibration, PlanStatus, bounds_stopped_improving
 from safe_sysid.planning.solver_process import jobs
 from safe_sysid.planning.solver_process.jobs import PlanRequest, Step, TaskProgress
 from safe_sysid.planning.solver_process.process import Job

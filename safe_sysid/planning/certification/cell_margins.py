@@ -1,4 +1,7 @@
-"""Margins of every family of constraints over time cells: what :mod:`~.certification.certificate` is made of."""
+"""Margins of every family of constraints over time cells: what :mod:`~.certification.certificate` is made of.
+
+The statement and its proof: "Plans" in docs/understand/guarantees.md.
+"""
 
 from __future__ import annotations
 

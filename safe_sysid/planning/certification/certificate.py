@@ -2,6 +2,7 @@
 
 Recomputed from the knots alone, in outward-rounded arithmetic, by code that shares nothing with the optimiser. It
 rests on the controller's tracking theorem, whose hypotheses along this plan it checks as well (family ``tracking``).
+The proof is "Plans" in docs/understand/guarantees.md; what a plan must keep is that of [ARMOUR] and [PSO].
 """
 
 from __future__ import annotations
@@ -151,6 +152,11 @@ def start_check(
     """Reasons, in words, why the arm may not start by holding pose ``q`` (n,) rad; empty if it may.
 
     Holding is a plan that stays: the same enclosures, the tracking error's share included.
+
+    ``clearance_margin``: smallest distance asked for, m; None for the model's setting.
+
+    Raises:
+        ConfigError: as :func:`verify_plan`.
     """
     margin = model.settings.planner.clearance_margin if clearance_margin is None else clearance_margin
     q = np.asarray(q, float)
@@ -180,6 +186,10 @@ def may_rest(
     Returns:
         (N,) whether it may, and for each pose every margin that speaks against it, family by family, the smallest
         of each first; none where it may.
+
+    Raises:
+        PlanError, ParameterError: poses that are not (N, n) finite numbers.
+        ConfigError: as :func:`verify_plan`.
     """
     margin = model.settings.planner.clearance_margin if clearance_margin is None else clearance_margin
     poses = np.atleast_2d(np.asarray(poses, float))

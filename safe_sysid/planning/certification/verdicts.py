@@ -1,4 +1,4 @@
-"""Results of a certificate in the optimiser's terms: margins, and by how much quick margins were wrong."""
+"""Results of a certificate in the optimiser's terms: the worst margin of each family, joint by joint."""
 
 from __future__ import annotations
 

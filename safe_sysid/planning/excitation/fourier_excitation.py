@@ -31,11 +31,11 @@ from safe_sysid.planning.costs.base import Cost
 from safe_sysid.planning.costs.condition import ConditionCost, payload_scale
 from safe_sysid.planning.costs.observation import condition_number
 from safe_sysid.planning.motions.certified_rows import CertifiedRows, cells_of
+from safe_sysid.planning.motions.knot_family import MotionSampler
 from safe_sysid.planning.motions.motion_limits import LimitDistances, MotionLimits
 from safe_sysid.planning.motions.motion_rows import FAR, rate_rows
-from safe_sysid.planning.motions.motion_sampler import MotionSampler
-from safe_sysid.planning.optimiser.budget import Budget
 from safe_sysid.planning.optimiser.family import TrajectoryFamily
+from safe_sysid.planning.optimiser.optimise import Budget
 from safe_sysid.planning.optimiser.sqp import Inequalities, SqpOptions, Subproblem, minimise
 from safe_sysid.planning.planner import Planner
 from safe_sysid.planning.results import Calibration, PlannerResult, PlanStatus
@@ -136,7 +136,6 @@ def classical_fourier(
     limits: MotionLimits,
     period: float = 10.0,
     harmonics: int = 5,
-    scale: ArrayLike | None = None,
     seed: int = 0,
     starts: int = 3,
     iterations: int = 150,
@@ -147,7 +146,6 @@ def classical_fourier(
         start: (n,) rad, where it begins and ends, at rest.
         limits: position, velocity, acceleration; the torque's is not looked at.
         period: s.
-        scale: (10,) of the regressor's columns; None: unscaled, as in the literature.
         starts: so many of them are optimised.
 
     Raises:
@@ -157,7 +155,7 @@ def classical_fourier(
     if np.any(start < limits.position_lower) or np.any(start > limits.position_upper):
         raise PlanError(f"excitation start {start.tolist()}: expected inside the position limits")
     family = FourierFamily(start, period, harmonics)
-    cost = _condition_cost(model, family, np.ones(10) if scale is None else np.asarray(scale, float))
+    cost = _condition_cost(model, family, np.ones(10))  # unscaled, as in the literature
     rows = _RateRows(_row_sampler(family), limits)
     found = _minimum(cost, rows, _first_guesses(family, rows, seed, starts), iterations)
     # Between samples a series may be a little beyond; the exact ranges decide.
@@ -174,7 +172,6 @@ def certified_fourier(
     start: ArrayLike,
     period: float = 10.0,
     harmonics: int = 5,
-    scale: ArrayLike | None = None,
     seed: int | Sequence[int] = 0,
     starts: int = 2,
     iterations: int = 60,
@@ -186,7 +183,6 @@ def certified_fourier(
     Args:
         start: (n,) rad, where it begins and ends, at rest.
         period: s.
-        scale: (10,) of the regressor's columns; None: the box's radii of theta_e.
         starts: so many of them are optimised before the first certificate.
         rounds: certificates while the motion is optimised.
         make_costs: of the family of series; minimised in turn, the last one decides; none: the condition number of
@@ -201,7 +197,7 @@ def certified_fourier(
     if reasons:
         raise PlanError("excitation start refused: " + "; ".join(reasons))
     family = FourierFamily(start, period, harmonics)
-    condition = _condition_cost(model, family, payload_scale(box) if scale is None else np.asarray(scale, float))
+    condition = _condition_cost(model, family, payload_scale(box))
     costs = [make(cast(TrajectoryFamily, _SeriesFamily(family))) for make in make_costs] or [condition]
     cost = costs[-1]
     # What resting is certified for is where the reserves begin.

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from safe_sysid.planning.optimiser.budget import Budget
+from safe_sysid.planning.optimiser.optimise import Budget
 from safe_sysid.planning.planner import Planner
 from safe_sysid.planning.results import PlannerResult, PlanStatus
 from safe_sysid.robot.parameters import ParameterBox

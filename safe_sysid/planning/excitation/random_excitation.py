@@ -13,8 +13,7 @@ import numpy as np
 
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.planning.certification.verdicts import PlanVerdict
-from safe_sysid.planning.optimiser.budget import Budget
-from safe_sysid.planning.optimiser.optimise import Attempt, PlanProblem, SearchResult
+from safe_sysid.planning.optimiser.optimise import Attempt, Budget, PlanProblem, SearchResult
 from safe_sysid.planning.planner import Planner
 
 __all__ = ["DRAWS", "RandomPlanner", "first_certified"]

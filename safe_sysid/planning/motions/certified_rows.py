@@ -18,9 +18,9 @@ from safe_sysid.dynamics.magnitudes import rotor_ceiling
 from safe_sysid.planning.certification.certificate import PlanCertificate, verify_plan
 from safe_sysid.planning.certification.verdicts import verdict_of
 from safe_sysid.planning.distances.pair_distances import SEARCH_DISTANCE, PairDistances
+from safe_sysid.planning.motions.knot_family import MotionSampler
 from safe_sysid.planning.motions.motion_limits import LimitDistances, MotionLimits
 from safe_sysid.planning.motions.motion_rows import FAR, METRE, RADIAN, rate_rows
-from safe_sysid.planning.motions.motion_sampler import MotionSampler
 from safe_sysid.planning.optimiser.effort import box_effort_kernel, effort_slopes, inertia_share_kernel, share_slopes
 from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.model import RobotModel

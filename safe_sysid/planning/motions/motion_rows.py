@@ -11,9 +11,8 @@ from safe_sysid.core.arrays import FloatArray
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.planning.costs.excitation import regressor_gradient
 from safe_sysid.planning.distances.pair_distances import SEARCH_DISTANCE, PairDistances
-from safe_sysid.planning.motions.knot_family import KnotFamily
+from safe_sysid.planning.motions.knot_family import KnotFamily, MotionSampler
 from safe_sysid.planning.motions.motion_limits import LimitDistances, MotionLimits, torques, without_coulomb
-from safe_sysid.planning.motions.motion_sampler import MotionSampler
 from safe_sysid.robot.margin import Margin
 from safe_sysid.robot.model import RobotModel
 

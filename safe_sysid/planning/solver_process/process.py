@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Literal
@@ -39,6 +39,8 @@ _LEAST = 1.0
 _PAUSES = (0.0, 0.5, 2.0, 5.0)
 #: How often limits are looked at, s.
 _POLL = 0.05
+#: How long a process that is told to end may take, s.
+_PATIENCE = 1.0
 
 
 class SolverError(SafeSysIdError):
@@ -70,23 +72,15 @@ class PlannerProcess:
         restarts: how often a process had to be replaced.
     """
 
-    def __init__(
-        self,
-        on_event: Callable[[Event], None] | None = None,
-        preload: Sequence[str] = (),
-        environment: Mapping[str, str] | None = None,
-        patience: float = 1.0,
-    ) -> None:
+    def __init__(self, on_event: Callable[[Event], None] | None = None, preload: Sequence[str] = ()) -> None:
         """Start the process, which imports what it needs meanwhile.
 
         Args:
             on_event: called in the thread; what it raises goes to stderr. May be set later.
-            environment: of the process; this one's by default.
-            patience: how long a process that is told to end may take, s.
         """
-        self.on_event, self._preload, self._patience = on_event, tuple(preload), patience
+        self.on_event, self._preload = on_event, tuple(preload)
         # The child must find what we find, modules of jobs included.
-        self._environment = child_environment(environment)
+        self._environment = child_environment()
         self._changed = threading.Condition()
         self._setup: dict[str, tuple[int, bytes]] = {}
         # In the order of their work; set-up jobs of a process started again, which nobody waits for, are below 0.
@@ -165,7 +159,7 @@ class PlannerProcess:
             self._closed = True
             self._hang_up()
             self._changed.notify_all()
-        self._thread.join(self._patience + 5.0)
+        self._thread.join(_PATIENCE + 5.0)
 
     # -- sending ------------------------------------------------------------------------------------------------
 
@@ -264,7 +258,7 @@ class PlannerProcess:
             if reason:
                 process.kill()
             try:
-                status = process.wait(self._patience)
+                status = process.wait(_PATIENCE)
             except subprocess.TimeoutExpired:
                 process.kill()
                 status = process.wait()

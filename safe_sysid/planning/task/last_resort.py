@@ -23,8 +23,16 @@ from safe_sysid.planning.certification.certificate import PlanCertificate, may_r
 from safe_sysid.planning.motions.motion_margins import MotionMargins
 from safe_sysid.planning.results import PlannerResult, PlanStatus
 from safe_sysid.planning.separations import Separation, separations
-from safe_sysid.planning.task.polyline import at_distance, polyline_length, rest_of_polyline
-from safe_sysid.planning.task.roadmap import RESOLUTION, PoseTest, Roadmap, goals_of_other_turns, room_to_search
+from safe_sysid.planning.task.roadmap import (
+    RESOLUTION,
+    PoseTest,
+    Roadmap,
+    at_distance,
+    goals_of_other_turns,
+    polyline_length,
+    rest_of_polyline,
+    room_to_search,
+)
 from safe_sysid.planning.task.task_step import StepRequest
 from safe_sysid.robot.margin import Margin
 from safe_sysid.robot.parameters import ParameterBox

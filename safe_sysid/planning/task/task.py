@@ -19,14 +19,14 @@ from numpy.typing import ArrayLike
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.motions.motion_margins import MotionMargins
-from safe_sysid.planning.optimiser.budget import Budget
+from safe_sysid.planning.optimiser.optimise import Budget
 from safe_sysid.planning.planner import Planner
 from safe_sysid.planning.results import Calibration, PlannerResult, PlanStatus, hand_over_state
 from safe_sysid.planning.separations import Separation
 from safe_sysid.planning.task.inverse_kinematics import nearest_turn
 from safe_sysid.planning.task.last_resort import LastResort
-from safe_sysid.planning.task.polyline import polyline_length, rest_of_polyline
 from safe_sysid.planning.task.poses import PoseMargins
+from safe_sysid.planning.task.roadmap import polyline_length, rest_of_polyline
 from safe_sysid.planning.task.task_step import SMALL_STEP, StepRequest, StepSearch
 from safe_sysid.planning.task.ways import WaySearch
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
@@ -38,6 +38,7 @@ _WAYS_PER_PATIENCE = 4  # ways followed to one waypoint before the last resort
 _CHECKS = 20  # a pose that is checked as the certificate does it costs as much as so many that are looked at
 #: Poses looked at in one call without a deadline.
 _LOOKS_PER_CALL = 25_000
+_REACHED = 1e-3  # rad, largest distance of a joint to a waypoint that counts as reached
 
 
 class TaskStatus(Enum):
@@ -61,29 +62,20 @@ class TaskPlanner:
     """
 
     def __init__(
-        self,
-        planner: Planner,
-        waypoints: ArrayLike,
-        *,
-        tolerance: float = 1e-3,
-        patience: int = 4,
-        seed: int = 0,
-        looks: int = 150_000,
+        self, planner: Planner, waypoints: ArrayLike, *, patience: int = 4, seed: int = 0, looks: int = 150_000
     ) -> None:
         """Prepare; nothing is planned yet.
 
         Args:
             planner: of the arm, in the scene.
             waypoints: (W, n) or (n,) rad, each to be reached at rest; continuous joints turn to them the short way.
-            tolerance: largest distance of a joint to a waypoint that counts as reached, rad.
             patience: so many steps or ways in a row without coming nearer, or four times as many ways in all; then the
                 last resort is tried (:mod:`~.task.last_resort`), and if that finds nothing it is refused.
             looks: so many poses looked at without coming nearer, some 0.05 ms each; then the last resort looks at a
                 20th of it in each of its searches, some 1 ms each.
 
         Raises:
-            PlanError: waypoints that are no joint angles, or a tolerance, patience or number of looks that is not
-                positive.
+            PlanError: waypoints that are no joint angles, or a patience or number of looks that is not positive.
         """
         n = planner.model.n
         points = np.atleast_2d(np.asarray(waypoints, float))
@@ -91,15 +83,13 @@ class TaskPlanner:
             raise PlanError(
                 f"waypoints of shape {np.shape(waypoints)}: expected one or more of {n} finite joint angles"
             )
-        if not (tolerance > 0.0 and patience >= 1 and looks >= 1):
-            raise PlanError(
-                f"tolerance = {tolerance!r}, patience = {patience!r}, looks = {looks!r}: expected positive numbers"
-            )
+        if not (patience >= 1 and looks >= 1):
+            raise PlanError(f"patience = {patience!r}, looks = {looks!r}: expected positive numbers")
         self.planner, self.waypoints = planner, frozen_array(points, None, "waypoints")
         self.status, self.current = TaskStatus.MOVING, 0
         self.reasons: tuple[str, ...] = ()
         self.way = np.zeros((0, n))
-        self._tolerance, self._patience = float(tolerance), int(patience)
+        self._patience = int(patience)
         self._ways, self._vain, self._nearest = 0, 0, np.inf
         self._margins, self._seed, self._looks = MotionMargins(planner), seed, int(looks)
         self._search = WaySearch(self._margins, seed, _LOOKS_PER_CALL, self._looks)
@@ -210,7 +200,7 @@ class TaskPlanner:
         return nearest_turn(self.planner.model, self.waypoints[self.current], near)
 
     def _at(self, q: FloatArray) -> bool:
-        return bool(np.abs(q - self._goal(q)).max() <= self._tolerance)
+        return bool(np.abs(q - self._goal(q)).max() <= _REACHED)
 
     def _arrived(self) -> None:
         self.current += 1

@@ -9,12 +9,12 @@ import numpy as np
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.planning.certification.certificate import PlanCertificate
 from safe_sysid.planning.motions.motion_margins import MotionMargins
-from safe_sysid.planning.optimiser.budget import Budget
 from safe_sysid.planning.optimiser.family import TrajectoryFamily
+from safe_sysid.planning.optimiser.optimise import Budget
 from safe_sysid.planning.results import Calibration, PlannerResult, PlanStatus
 from safe_sysid.planning.task.inverse_kinematics import nearest_turn
-from safe_sysid.planning.task.polyline import rest_of_polyline, spread
 from safe_sysid.planning.task.poses import PoseMargins
+from safe_sysid.planning.task.roadmap import rest_of_polyline, spread
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.trajectories.plan import Plan
 

@@ -12,10 +12,9 @@ import numpy as np
 
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.planning.motions.motion_margins import MotionMargins
-from safe_sysid.planning.optimiser.budget import Budget
-from safe_sysid.planning.task.polyline import polyline_length
+from safe_sysid.planning.optimiser.optimise import Budget
 from safe_sysid.planning.task.poses import PoseMargins
-from safe_sysid.planning.task.roadmap import Roadmap, goals_of_other_turns, room_to_search
+from safe_sysid.planning.task.roadmap import Roadmap, goals_of_other_turns, polyline_length, room_to_search
 
 __all__ = ["WaySearch"]
 

@@ -35,7 +35,7 @@ class Engine(Protocol):
         """
 
     def place(self, q: FloatArray, qd: FloatArray) -> None:
-        """Go to a state."""
+        """Go to a state: ``q`` (n,) rad, ``qd`` (n,) rad/s."""
 
     def advance(self, torque: FloatArray, steps: int) -> None:
         """Integrate over so many steps under a torque (n,) at the joints, N m, that is held."""

@@ -147,13 +147,13 @@ class DartEngine:
         return [(*self._pairs[k][:2], -float(self._distances[k])) for k in np.flatnonzero(self._distances < 0.0)]
 
     def place(self, q: FloatArray, qd: FloatArray) -> None:
-        """Go to a state."""
+        """Go to a state: ``q`` (n,) rad, ``qd`` (n,) rad/s."""
         self._arm.setPositions(q)
         self._arm.setVelocities(qd)
         self.q[:], self.qd[:] = q, qd
 
     def advance(self, torque: FloatArray, steps: int) -> None:
-        """Integrate over so many of DART's steps."""
+        """Integrate over so many of DART's steps under a torque (n,) that is held, N m."""
         self._run(dartpy.dynamics.ActuatorType.FORCE, torque, steps)
 
     def follow(self, velocity: FloatArray, most: FloatArray, steps: int) -> None:

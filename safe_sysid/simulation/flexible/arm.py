@@ -1,4 +1,7 @@
-"""The simulated flexible arm: torque commands in, measured positions and velocities out, period by period."""
+"""The simulated flexible arm: torque commands in, measured positions and velocities out, period by period.
+
+Springs between motors and links [Spong1987], LuGre friction [CanudasDeWit1995], ripple, cogging, sensors' errors.
+"""
 
 from __future__ import annotations
 
@@ -29,23 +32,13 @@ class FlexibleArm:
         q, qd: (n,) measured now, rad and rad/s.
     """
 
-    def __init__(
-        self,
-        model: RobotModel,
-        effects: Effects,
-        q0: ArrayLike,
-        *,
-        theta: ArrayLike | None = None,
-        period: float = 1e-3,
-        substeps: int = 4,
-    ) -> None:
+    def __init__(self, model: RobotModel, effects: Effects, q0: ArrayLike, *, substeps: int = 4) -> None:
         """At rest, motors and bristles as the weight bends them, held by friction and by the first command.
 
         Args:
-            model: of the arm; its motors' reaction on moving links is left out.
+            model: of the arm, whose nominal parameters are the true ones, but for friction and rotors, which are those
+                of ``effects``; the motors' reaction on moving links is left out.
             q0: (n,) rad.
-            theta: (14 n,) true parameters; None: the model's nominal. Friction and rotors are those of ``effects``.
-            period: s.
             substeps: at least; fast modes and stiff bristles raise it.
 
         Raises:
@@ -60,12 +53,12 @@ class FlexibleArm:
             raise ParameterError(
                 f"flexible arm: q0 {q0.shape}, effects of {effects.joints.rotor.shape}: expected ({n},)"
             )
-        self.model, self.effects, self.period = model, effects, period
-        self.theta = np.array(model.theta_nominal if theta is None else theta, float)
+        self.model, self.effects, self.period = model, effects, 1e-3
+        self.theta = np.array(model.theta_nominal, float)
         self.theta[layout.joint_terms] = 0.0
         self._arm, self._work = model.kinematics.packed, np.empty((n + 2, n))
         self.substeps = max(substeps, self._needed(q0))
-        self._step = period / self.substeps
+        self._step = self.period / self.substeps
         self._y = np.zeros(5 * n + 2)
         self._y[:n] = q0
         self._y[2 * n : 3 * n] = self._resting_motors(q0)
@@ -83,6 +76,7 @@ class FlexibleArm:
 
     @state.setter
     def state(self, y: FloatArray) -> None:
+        """As if the arm had been in that state for as long as measurements are delayed."""
         self._y[:] = y
         self._memory[:] = self._y[: 2 * self.model.n]
         self._measure(first=True)

@@ -19,6 +19,8 @@ from safe_sysid.simulation.flexible.kernel import JointEffects
 
 __all__ = ["Effects", "read_effects"]
 
+_TRANSITION = 0.02  # rad/s, velocity below which Coulomb friction without bristles fades
+
 _Rows = Annotated[tuple[Pose, ...], BeforeValidator(as_tuple)]
 _AtLeastOne = Annotated[float, Field(ge=1.0)]
 
@@ -85,18 +87,17 @@ class Effects:
     filter_s: float  #: time constant of the measured velocity, s
 
 
-def read_effects(name_or_path: str | Path, theta: FloatArray, scale: float = 1.0, transition: float = 0.02) -> Effects:
+def read_effects(name_or_path: str | Path, theta: FloatArray, scale: float = 1.0) -> Effects:
     """Effects from a file.
 
     Args:
         name_or_path: name of a packaged file (``panda_effects``), or path.
         theta: (14 n,) parameters of the rigid arm: its rotors' inertia and friction are the motors'.
         scale: of the effects, 0 for none.
-        transition: velocity below which Coulomb friction without bristles fades, rad/s.
 
     Raises:
         ConfigError: the file is missing or malformed.
-        ParameterError: a scale below zero or a transition that is not positive; numbers for other joints.
+        ParameterError: a scale below zero; numbers for other joints.
     """
     path = config_path(name_or_path, "config/hybrid")
     try:
@@ -106,18 +107,18 @@ def read_effects(name_or_path: str | Path, theta: FloatArray, scale: float = 1.0
         key = ".".join(map(str, first["loc"]))
         raise ConfigError(str(path), key, str(first["input"])[:60], first["msg"]) from None
     layout = ParameterLayout.of_size(len(theta))
-    if not (np.isfinite(scale) and scale >= 0.0 and np.isfinite(transition) and transition > 0.0):
-        raise ParameterError(f"effects: scale = {scale!r}, transition = {transition!r}: expected >= 0 and > 0")
+    if not (np.isfinite(scale) and scale >= 0.0):
+        raise ParameterError(f"effects: scale = {scale!r}: expected >= 0")
     lists = (file.flexibility.stiffness, file.flexibility.damping, file.friction.bristle_damping)
     for numbers in (*lists, *file.cogging.amplitude):
         if len(numbers) != layout.n:
             raise ParameterError(
                 f"{path}: {len(numbers)} numbers in a list: expected one for each of {layout.n} joints"
             )
-    return _scaled(file, layout, theta, scale, transition)
+    return _scaled(file, layout, theta, scale)
 
 
-def _scaled(file: _EffectsFile, layout: ParameterLayout, theta: FloatArray, scale: float, transition: float) -> Effects:
+def _scaled(file: _EffectsFile, layout: ParameterLayout, theta: FloatArray, scale: float) -> Effects:
     n, rng = layout.n, np.random.default_rng(file.phase_seed)
     coulomb, viscous, rotor, _ = layout.by_term(np.array(theta))
     flexible = np.stack([file.flexibility.stiffness, file.flexibility.damping])
@@ -134,7 +135,7 @@ def _scaled(file: _EffectsFile, layout: ParameterLayout, theta: FloatArray, scal
     )
     if scale == 0.0:
         flexible[0], flexible[1] = np.inf, 0.0
-        friction[2], friction[3], friction[4] = transition, np.inf, 0.0
+        friction[2], friction[3], friction[4] = _TRANSITION, np.inf, 0.0
     else:
         flexible[0] /= scale
         friction[3] /= scale
