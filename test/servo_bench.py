@@ -199,6 +199,8 @@ def _deaf(bench: ServoBench) -> None:
         bench.run(SETTLE)
     moves = bench.entered in ("tracking", "braking")
     bench.plans.publish(bench.next_plan() if moves else bench.plan(bench.stamp + bench.ahead * MS))
+    if bench.entered == "holding":
+        bench.until("-> tracking")
 
 
 def _restarted(bench: ServoBench) -> None:
@@ -273,19 +275,20 @@ def _stop_with_a_plan_sent(bench: ServoBench) -> None:
 
 #: Their reaction is the servo's own affair: limits are told, not asserted.
 ARM = ("servo's stiffness", "servo loses", "servo starts again", "arm is pushed", "every joint slips")
-_FOLLOWS = {**USUAL, "tracking": "braking fault"}
 _LOST = {**FAULT, "tracking": "braking fault"}
+_MOVES = {**_LOST, "holding": ""}  # seen in motion only
+_DEAF = {**_LOST, "holding": "tracking braking fault", "braking": "holding"}  # of the next plan, if one is taken
 _SERVO = (
     Fault("none", lambda b: b.run(5)),
     Fault("servo's stiffness falls to 5 %", lambda b: _weaken(b, 0.05), _LOST, "tube"),
     Fault("servo loses all stiffness", lambda b: _weaken(b, 0.0), _LOST, "tube"),
-    Fault("servo hears no message any more", _deaf, {**_LOST, "holding": "tracking braking fault"}, "tube"),
+    Fault("servo hears no message any more", _deaf, _DEAF, "tube"),
     Fault("servo starts again, holds where it is", _restarted, _LOST, "tube"),
     Fault("arm is pushed by 1 rad/s", lambda b: _place(b, 0.0, 1.0), _LOST, "tube"),
     Fault("every joint slips by 0.05 rad", lambda b: _place(b, 0.05, 0.0), _LOST, "jumped by"),
-    Fault("stamps are 50 ms late from then on", lambda b: _distort(b, _stamp(50)), _FOLLOWS, "no measurement"),
+    Fault("stamps are 50 ms late from then on", lambda b: _distort(b, _stamp(50)), _MOVES, "no measurement"),
     Fault("one stamp is 0.1 s back", lambda b: b.tick(_stamp(-100))),
-    Fault("sensors stick", _stuck, _FOLLOWS, "tube"),
+    Fault("sensors stick", _stuck, _MOVES, "tube"),
     Fault("joint missing", lambda b: b.tick(lambda m: m.name.pop(), answered=False), refused=True),
     Fault("box older than the one in force", _old_box, refused=True),
     Fault("plan of another configuration", lambda b: (b.plans.publish(_foreign(b)), b.run(5)), refused=True),
