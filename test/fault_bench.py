@@ -22,6 +22,7 @@ from trajectory_msgs.msg import JointTrajectory
 
 from safe_sysid.nodes.common.base import LATCHED_INPUT, measurement_qos
 from safe_sysid.nodes.common.digest import configuration_digest, plan_digest
+from safe_sysid.nodes.common.messages.contents import JointSample
 from safe_sysid.nodes.common.messages.conversions import JointReader, plan_message, read_command, write_stamp
 from safe_sysid.robot import RobotModel, load_scene
 from safe_sysid.simulation import Plant, payload_from_spec
@@ -53,6 +54,8 @@ class Outcome:
         torque, velocity: largest share of the limit.
         position: whether all joints stayed inside their limits.
         gap: ms in which the drives had no command.
+        lost: trajectory interface: since when, and why, the tube is not claimed; "" if it is.
+        share: trajectory interface: largest share of the outer tube, of the true state while it was claimed.
     """
 
     before: str
@@ -63,20 +66,32 @@ class Outcome:
     velocity: float
     position: bool
     gap: int
+    lost: str = ""
+    share: float = 0.0
 
 
 class FaultBench:
-    """See the module."""
+    """See the module. Times are in ms; a tick is a period of the controller.
+
+    Attributes:
+        command: topic and type of what the controller sends.
+        ahead: so long before its start a plan has to come.
+    """
+
+    command: tuple[str, type] = "effort_command", Float64MultiArray
+    ahead = 50
 
     def __init__(self, model: RobotModel, probe: Probe, controller: NodeProcess) -> None:
         self.model, self.probe, self.controller = model, probe, controller
+        self.period = round(1e9 * model.settings.timing.period_s)
         self.stamp, self.digest = 0, configuration_digest(model, lockstep=True, scene=load_scene("open"))
-        self.torque: np.ndarray | None = None
-        self.answers: dict[int, np.ndarray | None] = {}
-        self.hold, reader = np.zeros(model.n), JointReader(model.joint_names)
-        probe.listen(JointState, "reference", lambda msg: setattr(self, "hold", reader.read(msg).q), 10)
+        self.torque: Any = None  # what the arm was sent last
+        self.answers: dict[int, Any] = {}
+        self.hold, reader = np.zeros(model.n), JointReader(model.joint_names, with_effort=None)
+        probe.listen(JointState, "reference", lambda message: self.on_reference(reader.read(message)), 100)
         self.payload = "8lb"
-        probe.listen(Float64MultiArray, "effort_command", self._on_command, 10)
+        topic, kind = self.command
+        probe.listen(kind, topic, self._on_command, 10)
         qos = measurement_qos(lockstep=True, history=True)
         self.states = probe.publisher(JointState, "joint_states", qos)
         self.plans = probe.publisher(JointTrajectory, "plan", LATCHED_INPUT)
@@ -95,15 +110,29 @@ class FaultBench:
         payload = payload_from_spec(self.payload)
         return build_plant(self.model, payload, load_scene("open"), 5, noise="adversarial", actuator="adversarial")
 
-    def _on_command(self, message: Float64MultiArray) -> None:
+    def on_reference(self, sample: JointSample) -> None:
+        """What the controller says that is desired."""
+        self.hold = sample.q
+
+    def _on_command(self, message: Any) -> None:
         stamp, torque = read_command(message, self.model.n)
         self.answers[stamp] = torque
 
     # -- time ---------------------------------------------------------------------------------------------------
 
+    @property
+    def measured(self) -> Any:
+        """What sensors say now."""
+        return self.plant.measurement
+
+    def advance(self) -> None:
+        """One period under the last command."""
+        self.plant.step(self.torque)
+        self.stamp, self.torque = self.stamp + self.period, None
+
     def message(self) -> JointState:
         """The measurement of now; angles as encoders of continuous joints have them, in (-pi, pi]."""
-        x, message = self.plant.measurement, JointState(name=list(self.model.joint_names))
+        x, message = self.measured, JointState(name=list(self.model.joint_names))
         turns = np.where(self.model.continuous, np.round(x.q / (2.0 * np.pi)), 0.0)
         message.position = (x.q - 2.0 * np.pi * turns).tolist()
         message.velocity, message.effort = x.qd.tolist(), x.effort.tolist()
@@ -117,8 +146,7 @@ class FaultBench:
 
         ``answered``: False for a measurement that is refused; ``lose``: the answer never arrives at the drives.
         """
-        self.plant.step(self.torque)
-        self.stamp += MS
+        self.advance()
         message = self.message()
         for edit in (self.distort, change):
             if edit is not None:
@@ -126,21 +154,19 @@ class FaultBench:
         stamp = message.header.stamp.sec * 1000 * MS + message.header.stamp.nanosec
         self.answers.clear()
         self.states.publish(message)
-        self.torque = None
         if answered:
             self.probe.wait(lambda: stamp in self.answers, f"the answer to {stamp} ns", 60.0)
             self.torque = None if lose else self.answers[stamp]
 
-    def run(self, ticks: int, **how: Any) -> None:
-        """So many of them."""
-        for _ in range(ticks):
+    def run(self, time: int, **how: Any) -> None:
+        """Ticks for so long, at least one."""
+        for _ in range(max(time * MS // self.period, 1)):
             self.tick(**how)
 
-    def silence(self, ticks: int) -> None:
-        """So many periods that nobody measures."""
-        for _ in range(ticks):
-            self.plant.step(self.torque)
-            self.stamp, self.torque = self.stamp + MS, None
+    def silence(self, time: int) -> None:
+        """So long nobody measures."""
+        for _ in range(time * MS // self.period):
+            self.advance()
 
     # -- what the controller is told and tells ------------------------------------------------------------------
 
@@ -208,7 +234,7 @@ class FaultBench:
     def plan(self, start: int, row: int = -1, box: str = "") -> JointTrajectory:
         """A second from the held position to somewhere near, from ``start`` (ns) on; ``row``: what does not connect."""
         state = np.stack([self.hold, 0 * self.hold, 0 * self.hold])
-        state[max(row, 0), 4] += 1e-6 * (row >= 0)
+        state[max(row, 0), -1] += 1e-6 * (row >= 0)
         way = np.full(self.model.n, 0.09)
         way[2] *= -1.0  # through pi
         trajectory = QuinticTrajectory.to_rest(state, state[0] + way, 1.0)
@@ -220,15 +246,15 @@ class FaultBench:
         """Identity of the box in force."""
         return re.findall(r"working with box (\S+)", self.controller.log)[-1]
 
-    def tracking(self, ticks: int = 320) -> None:
+    def tracking(self, time: int = 320) -> None:
         """In the middle of a plan, every joint moving."""
         self.holding()
         for _ in range(20):
-            self.plans.publish(self.plan(self.stamp + 50 * MS))
-            for _ in range(51):
+            self.plans.publish(self.plan(self.stamp + self.ahead * MS))
+            for _ in range(self.ahead + 1):
                 self.tick()
                 if self.told("-> tracking"):
-                    self.run(ticks)
+                    self.run(time)
                     return
         raise AssertionError(f"no plan was taken:\n{self.controller.log[self._since :]}")
 

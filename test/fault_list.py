@@ -165,7 +165,7 @@ def _effort(factor: float) -> Callable[[JointState], None]:
     return change
 
 
-NAN = _entry("velocity", 3, float("nan"))
+NAN = _entry("velocity", 2, float("nan"))
 _REST = {"idle": "", "fault": ""}
 #: Too long without a measurement: what is held goes on being held, what moves has left its path meanwhile.
 _GAP = {**_REST, "holding": "", "tracking": "fault|braking holding", "braking": "fault|holding"}
@@ -175,8 +175,8 @@ _INACTIVE = ("idle", "fault")
 
 FAULTS = (
     Fault("plan too late", lambda b: _plan(b, -20), refused=True),
-    Fault("plan that does not connect", lambda b: _plan(b, 60, row=0), refused=True),
-    Fault("plan for another payload", lambda b: _plan(b, 60, box="77:0"), refused=True),
+    Fault("plan that does not connect", lambda b: _plan(b, b.ahead + 10, row=0), refused=True),
+    Fault("plan for another payload", lambda b: _plan(b, b.ahead + 10, box="77:0"), refused=True),
     Fault("box that is not nested", lambda b: _box(b, "wider"), refused=True),
     Fault("one NaN", lambda b: b.tick(NAN, answered=False), refused=True),
     Fault("NaN for 60 ms", lambda b: b.run(60, change=NAN, answered=False), _GAP, "V is at least|no meas", True),
