@@ -37,7 +37,7 @@ cached_robot = functools.cache(load_robot)
 ARMS = [pytest.param(name, marks=needs_package if name == "franka_panda" else ()) for name in PAYLOADS]
 
 
-@pytest.mark.parametrize("name", [*PAYLOADS][:3])  # Franka Panda: the demo of all arms below
+@pytest.mark.parametrize("name", [*ARMS[:3], pytest.param("franka_panda", marks=(needs_package, pytest.mark.slow))])
 def test_gains_exist_and_the_home_pose_may_be_held_in_lock_step_and_in_real_time(name: str) -> None:
     model, scene = cached_robot(name), load_scene("open")
     for lockstep in (True, False):
