@@ -267,7 +267,6 @@ def test_silence_after_which_another_torque_may_be_in_force_is_never_covered(
         plan = QuinticTrajectory.to_rest(np.stack([home, zero, zero]), home + 0.01, 1.0)
         early, late = (Plan(plan, rests + shift, 0.5, "0:0", 0, zero) for shift in (-1e-3, 1e-3))
         reason = core.offer_plan(early, stamp)
-        assert reason is not None
         assert "while control is still taken over" in reason
         assert core.offer_plan(late, stamp) is None
     while stamp < rests + 0.05:

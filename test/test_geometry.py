@@ -21,7 +21,7 @@ from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.shapes.geometry import ROUNDING, _without_redundant
 
 SEEDS = st.integers(0, 2**32 - 1)
-MANY = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(max_examples=7, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def surface_points(shape: ET.Element, rng: np.random.Generator) -> np.ndarray:

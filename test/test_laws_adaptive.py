@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rigid_arm import RigidArm
+from test_laws import truth
 
 from safe_sysid.control.laws.adaptive_robust import AdaptiveRobustLaw
 from safe_sysid.control.laws.inverse_dynamics import ComputedTorqueLaw
@@ -15,14 +16,8 @@ from safe_sysid.control.settings import AdaptiveRobustSettings, ComputedTorqueSe
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.simulation.arms import draw_truth
-from safe_sysid.simulation.payloads import payload_from_spec
 
 DT = 1e-3
-
-
-def truth(model: RobotModel, seed: int) -> np.ndarray:
-    return draw_truth(model, payload_from_spec("8lb"), np.random.default_rng(seed), mode="corner")
 
 
 def exciting(model: RobotModel, t: float) -> np.ndarray:

@@ -58,7 +58,6 @@ class World:
         return round((self.now + self.ahead) * S)
 
     def publish_plan(self, start_ns: int, box: ParameterBox, result: PlannerResult, purpose: str) -> str:
-        assert result.plan is not None
         assert result.plan.start_time == pytest.approx(self.seconds(start_ns), abs=1e-9)
         self.published.append((start_ns, result.plan))
         return "plan"

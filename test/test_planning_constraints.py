@@ -77,7 +77,6 @@ def test_a_tail_goes_on_as_the_plan_before_did(seed: int, until: float) -> None:
     previous = first.trajectory(rng.uniform(-1, 1, 4))
     start = previous.state(until)[:3]
     along = TrajectoryFamily.along(previous, start, until, first.k_range, 3.0)
-    assert along is not None
     t = np.linspace(0.0, 2.999, 61)
     assert np.abs(along.trajectory(np.zeros(4)).states(t) - previous.states(t + until))[:, :3].max() < 1e-11
     k = rng.uniform(-1, 1, 4)
@@ -93,7 +92,6 @@ def test_a_tail_goes_on_as_the_plan_before_did(seed: int, until: float) -> None:
     # And so on: the next tail, half a plan later, has no more knots than that.
     again = TrajectoryFamily.along(trajectory, trajectory.state(1.5)[:3], 1.5, along.k_range, 3.0)
     if until >= 1.5:
-        assert again is not None
         assert len(again.trajectory(k).times) <= 3
     else:
         assert again is None, "four knots"

@@ -111,7 +111,6 @@ def test_a_way_leads_through_the_gap(seed: int) -> None:
     box = np.full(2, 3.0)
     start, goal = np.array([-1.0, 0.0]), np.array([1.0, -0.5])
     way = Roadmap(_wall, -box, box, seed).search(start, goal)
-    assert way is not None
     assert np.array_equal(way[0], start)
     assert np.array_equal(way[-1], goal)
     fine = np.concatenate([a + np.linspace(0, 1, 200)[:, None] * (b - a) for a, b in pairwise(way)])

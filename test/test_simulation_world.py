@@ -70,7 +70,6 @@ def test_clearance_is_the_distance_of_the_solids(kind: str, other: str) -> None:
         target, slack = (boxes[0].corners, 0.0) if boxes else (bodies[1].points, bodies[1].radius)
         expected = hull_distance(points, target) - body.radius - slack
         got, names = plant.clearance(q)
-        assert names is not None
         assert set(names) == {"one", "crate" if boxes else "two"}
         # Hulls with a radius are made a little larger (2 % of it), never smaller.
         over = 0.03 * sum(r for k, r in ((kind, body.radius), (other, slack)) if k == "round hull")
@@ -206,7 +205,6 @@ def test_every_kind_of_obstacle_stands_in_the_simulated_world_as_it_is(seed: int
             expected = hull_distance(moved.points, body.points @ rotation[1].T + origin[1])
             expected -= body.radius + moved.radius
             got, names = plant.clearance(q)
-            assert names is not None
             assert set(names) == {"one", obstacle.name}
             # Thin solids are made a little thicker, grown hulls are polytopes: never further away than the real one.
             thick = 0.0 if obstacle.kind in ("box", "sphere", "capsule") else 3e-4

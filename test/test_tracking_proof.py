@@ -46,10 +46,6 @@ def loop(model: RobotModel, gains: ControllerGains) -> ClosedLoop:
     )  # fmt: skip
 
 
-def inertia(model: RobotModel, theta: np.ndarray, q: np.ndarray) -> np.ndarray:
-    return dynamics_of(model.kinematics).mass_matrix(theta, q)
-
-
 @functools.cache
 def draw(model: RobotModel, seed: int) -> np.ndarray:
     return draw_truth(model, payload_from_spec("8lb"), np.random.default_rng(seed), mode="corner")
@@ -93,7 +89,7 @@ def test_damping_and_turning_in_units_of_the_inertia(
     closest = 0.0
     for seed in range(30):
         q, theta = rng.uniform(-2.5, 2.5, model.n), draw(model, seed % 4)
-        h = inertia(model, theta, q)
+        h = dynamics_of(model.kinematics).mass_matrix(theta, q)
         low, high = np.linalg.eigvalsh(h / root[:, None] / root)[[0, -1]]
         assert low >= 1.0
         if np.linalg.eigvalsh(h - np.diag(gains.assumptions.inertia_upper))[-1] > 0.0:
@@ -103,7 +99,9 @@ def test_damping_and_turning_in_units_of_the_inertia(
         assert np.linalg.norm(scaled - loop.c_d * np.eye(model.n), 2) <= loop.e_d
         qd = rng.choice([-1.0, 1.0], model.n) * gains.assumptions.velocity
         age = gains.assumptions.hold_max
-        turn = np.linalg.norm((inertia(model, theta, q + age * qd) - h) / root[:, None] / root, 2)
+        turn = np.linalg.norm(
+            (dynamics_of(model.kinematics).mass_matrix(theta, q + age * qd) - h) / root[:, None] / root, 2
+        )
         assert turn <= 2.0 * loop.motion_bounds(nu).gain_qd_a * age
     assert closest > 0.5
 
@@ -161,7 +159,7 @@ def test_change_since_the_measurement(model: RobotModel, gains: ControllerGains,
             q1, qd1, qd_d1 + kr * e, qdd_d0 + age * jerk + kr * de1, transition
         )
         delta = r1 - r_m
-        middle = noisy.k * inertia(model, theta, q1) @ delta
+        middle = noisy.k * dynamics_of(model.kinematics).mass_matrix(theta, q1) @ delta
         found = np.linalg.norm(((after - before) @ theta - middle) / root)
         size = np.linalg.norm((np.abs(delta) + kr * errors[0] + errors[1]) * root)
         allowed = bound.moved * abs(age - lead) + bound.aged * age + bound.fixed + bound.by_r * size

@@ -225,17 +225,21 @@ class Bench:
                 self.sent.append(out.send)
 
 
+def moving(model: RobotModel, tube: MeasuredTube, until: float) -> tuple[Bench, TrajectoryController, Plan]:
+    """On the way along a plan that began at 0.4 s."""
+    bench, plan = Bench(model, tube), plan_from(model, 0.4)
+    assert bench.core.offer_plan(plan, 0.0) is None
+    bench.run(until)
+    return bench, bench.core, plan
+
+
 def test_leaving_the_inner_tube_stops_on_the_certified_tail_and_keeps_the_claim(model: RobotModel, tube: Any) -> None:
-    bench = Bench(model, tube)
-    core, plan = bench.core, plan_from(model, 0.4)
-    assert core.offer_plan(plan, 0.0) is None
-    bench.run(0.9)
+    bench, core, plan = moving(model, tube, 0.9)
     assert core.state is ControllerState.TRACKING
     bench.run(0.902, off=0.0035)
     assert core.state is ControllerState.BRAKING
     assert "inner tube" in core.reason
     refused = core.offer_plan(next_plan(plan), bench.t)
-    assert refused is not None
     assert "inner tube" in refused
     bench.run(2.5)
     assert core.state is ControllerState.HOLDING
@@ -265,10 +269,7 @@ def test_leaving_the_outer_tube_ends_the_claim_and_says_so(
 
 
 def test_a_stop_before_the_hand_over_takes_the_next_plan_back(model: RobotModel, tube: Any) -> None:
-    bench = Bench(model, tube)
-    core, plan = bench.core, plan_from(model, 0.4)
-    assert core.offer_plan(plan, 0.0) is None
-    bench.run(0.9)
+    bench, core, plan = moving(model, tube, 0.9)
     following = next_plan(plan)
     assert core.offer_plan(following, bench.t) is None
     bench.run(0.95)
@@ -282,17 +283,13 @@ def test_a_stop_before_the_hand_over_takes_the_next_plan_back(model: RobotModel,
 
 
 def test_a_stop_too_late_to_take_the_next_plan_back_brakes_on_its_tail(model: RobotModel, tube: Any) -> None:
-    bench = Bench(model, tube)
-    core, plan = bench.core, plan_from(model, 0.4)
-    assert core.offer_plan(plan, 0.0) is None
-    bench.run(1.2)
+    bench, core, plan = moving(model, tube, 1.2)
     following = next_plan(plan)
     assert core.offer_plan(following, bench.t) is None
     bench.run(1.35)
     count = len(bench.sent)
     core.stop()
     bench.run(1.5)
-    assert core.plan is not None
     assert core.plan.sequence == 1
     assert core.state is ControllerState.BRAKING
     assert len(bench.sent) == count
@@ -303,12 +300,10 @@ def test_late_plans_and_missing_samples(model: RobotModel, tube: Any) -> None:
     bench = Bench(model, tube)
     core, plan = bench.core, plan_from(model, 0.4)
     late = core.offer_plan(replace(plan, start_time=0.1), 0.0)
-    assert late is not None
     assert "in time" in late
     assert core.offer_plan(plan, 0.0) is None
     bench.run(0.9)
     refused = core.offer_plan(next_plan(plan), 1.3)
-    assert refused is not None
     assert "in time" in refused
     bench.t += 0.01  # late, not stale: counted
     bench.run(bench.t + 0.01)
@@ -339,10 +334,7 @@ def test_a_start_where_the_set_point_is_not_known_moves_it_to_the_arm_first(mode
 
 
 def test_an_emergency_stop_takes_the_next_plan_back_and_ends_the_claim(model: RobotModel, tube: Any) -> None:
-    bench = Bench(model, tube)
-    core, plan = bench.core, plan_from(model, 0.4)
-    assert core.offer_plan(plan, 0.0) is None
-    bench.run(0.9)
+    bench, core, plan = moving(model, tube, 0.9)
     following = next_plan(plan)
     assert core.offer_plan(following, bench.t) is None
     bench.run(0.95)
@@ -350,14 +342,11 @@ def test_an_emergency_stop_takes_the_next_plan_back_and_ends_the_claim(model: Ro
     assert core.state is ControllerState.FAULT
     assert not core.proved
     out = core.step(bench.t + 0.002, bench.q, np.zeros(3))
-    assert out.send is not None
     assert not out.commanding
     np.testing.assert_array_equal(out.send.knots[-1, 0], plan.trajectory.knots[-1, 0])
     assert core.step(bench.t + 0.004, bench.q, np.zeros(3)).send is None
     # Too late to take anything back: the arm ends as the next plan does, and nothing is sent.
-    late = Bench(model, tube)
-    assert late.core.offer_plan(plan, 0.0) is None
-    late.run(1.2)
+    late, _, _ = moving(model, tube, 1.2)
     assert late.core.offer_plan(following, late.t) is None
     late.run(1.35)
     late.core.emergency_stop()
@@ -382,14 +371,12 @@ def test_a_trajectory_command_comes_back_to_a_nanosecond(model: RobotModel) -> N
     wire = deserialize_message(serialize_message(message), JointTrajectory)
     answered, found = reader.read(wire, base.origin_ns)
     assert answered == stamp
-    assert found is not None
     np.testing.assert_allclose(found.times, points.times, atol=1e-9, rtol=0.0)
     np.testing.assert_array_equal(found.knots, points.knots)
     assert reader.read(TrajectoryWriter(names, base).fill(stamp, None)) == (stamp, None)
     turned = TrajectoryWriter(names, base).fill(stamp, points)
     turned.joint_names = names[::-1]
     other = reader.read(turned, base.origin_ns)[1]
-    assert other is not None
     np.testing.assert_array_equal(other.knots, points.knots[:, :, ::-1])
 
     def refused(change: Any) -> str:
@@ -648,17 +635,7 @@ def test_tube_measures_both_loads_and_writes_the_robot_file(
         "urdf: three_joint.urdf", f"urdf: {source.parent.parent}/urdf/three_joint.urdf"
     )
     robot.write_text(text, encoding="utf-8")
-    command = [
-        "tube",
-        str(tables[0]),
-        "--loaded",
-        str(tables[1]),
-        "--heaviest",
-        "3.6",
-        "--robot",
-        str(robot),
-        "--write",
-    ]
+    command = f"tube {tables[0]} --loaded {tables[1]} --heaviest 3.6 --robot {robot} --write".split()
     assert main(command) == 2  # effort is `held` there
     assert robot.read_text(encoding="utf-8") == text
     assert "between samples" in capsys.readouterr().err
