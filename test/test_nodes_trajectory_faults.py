@@ -17,8 +17,8 @@ pytestmark = pytest.mark.ros
 
 #: The quick ones; benchmarks/faults.py --interface trajectory goes through all of them.
 _QUICK = {
-    "holding": ("every joint slips", "deactivation"),
-    "tracking": ("servo hears no message", "no measurement for 60 ms", "emergency stop, the next"),
+    "holding": ("every joint slips", "deactivation", "no measurement for 60 ms", "joint missing"),
+    "tracking": ("servo hears no message", "emergency stop, the next"),
 }
 CASES = [
     pytest.param(
