@@ -19,7 +19,7 @@ from lifecycle_msgs.srv import ChangeState
 from rclpy.node import Node
 from ros_harness import Probe, running
 from sensor_msgs.msg import JointState
-from test_trajectory_interface import RATE, TUBE, arm, drive, seen, servo
+from test_trajectory_interface import RATE, TUBE, arm, drive, servo, tubes_of
 from trajectory_msgs.msg import JointTrajectory
 
 from safe_sysid.control.tube import MeasuredTube, measured_tube
@@ -44,7 +44,7 @@ SETTLE = 600
 
 def measured_settings() -> dict[str, Any]:
     """Settings of the robot, its tube measured as in ``test_trajectory_interface.py``: no load and the heaviest."""
-    tube = seen([drive(servo(arm(), payload=load), 1.8)[0] for load in (False, True)], 3.0)
+    tube = tubes_of(*(drive(servo(arm(), payload=load)) for load in (False, True)))[3.0]
     names = ("e_bound", "de_bound", "dde_bound", "inner_e", "inner_de")
     words = ("position", "velocity", "acceleration", "inner_position", "inner_velocity")
     declared = {word: getattr(tube, name).tolist() for word, name in zip(words, names, strict=True)}

@@ -177,7 +177,7 @@ def test_swapped_reversed_and_wrong_units_are_named() -> None:
     assert check_torques(raw.effort * 1.3, raw.effort, NAMES) == []
 
 
-@pytest.mark.parametrize("criterion", CRITERIA)
+@pytest.mark.parametrize("criterion", [CRITERIA[0], *(pytest.param(c, marks=pytest.mark.slow) for c in CRITERIA[1:])])
 def test_exciting_motions_keep_limits_and_beat_the_others(criterion: str) -> None:
     m = load_mechanism("leg")
     columns = np.flatnonzero(np.isin(np.arange(m.layout.size), [*range(150, 165), *(180 + m.actuated)]))

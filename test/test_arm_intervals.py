@@ -84,6 +84,7 @@ def test_logs_tell_more_together_and_each_bound_stands_on_its_multipliers():
     assert any(np.all((law.box.lower <= x.lower) & (x.upper <= law.box.upper)) for x in proved)
 
 
+@pytest.mark.slow
 def test_of_long_logs_a_part_is_taken_that_is_spread_over_them(monkeypatch):
     model, theta, logs = arm()
     errors = MeasurementErrors.from_model(model)

@@ -323,7 +323,10 @@ def test_a_gap_before_lost_commands_is_told_for_a_while(model: RobotModel) -> No
 # -- laws, limits ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", LAWS)
+# The compiled recursion of ``armour`` takes twenty seconds, and test_laws_armour.py drives it.
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "armour" else name for name in LAWS]
+)
 def test_any_law_holds_and_only_one_is_called_proved(model: RobotModel, gains: ControllerGains, name: str) -> None:
     theta = draw(model, 3, "5lb", "uniform")
     arm = RigidArm(model, theta, START, substeps=1)

@@ -100,6 +100,7 @@ def test_a_planted_fault_comes_first_and_its_remedy_works(model, errors, case, n
         assert "1.00 s" in first.text
 
 
+@pytest.mark.slow
 def test_the_smallest_noise_scale_is_the_smallest(model, errors, case):
     """With noise scaled by s times the result data agree, with a little less they do not."""
     rows = rows_of_log(model, errors, fault(case, "noise")[:1000], model.arm_prior)

@@ -157,6 +157,7 @@ def turned(simulated: FlexibleArm, velocity: float, seconds: float) -> float:
     return total / count
 
 
+@pytest.mark.slow
 def test_friction_against_velocity_is_stribecks_curve() -> None:
     """A controller turns a joint at constant velocities; the mean of its torque is g(v) + s2 v."""
     e = effects(1.0)

@@ -72,6 +72,7 @@ def test_held_out_torques_and_friction_are_found(learned: tuple[Path, dict]) -> 
     assert result["stage"] == "learned"
 
 
+@pytest.mark.slow
 def test_the_finish_is_kept_where_held_out_torques_are_likelier(learned: tuple[Path, dict], tmp_path: Path) -> None:
     _, result = learned
     before, after = result["finish"]["log_density"]

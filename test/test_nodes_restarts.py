@@ -126,6 +126,7 @@ class Lab:
         self.probe.wait(lambda: self.active[-1].seq > last.seq and self.active[-1].is_inside(last), "a tighter box")
 
 
+@pytest.mark.slow
 def test_whoever_is_killed_and_started_again_finds_its_place(tmp_path: Path) -> None:
     with running(tmp_path, NODES, MANY, robot=MODEL.name) as processes, Probe() as probe:
         lab = Lab(tmp_path, processes, probe, MANY)

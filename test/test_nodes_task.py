@@ -235,6 +235,7 @@ def test_the_scene_changes_at_rest_and_what_is_in_the_way_is_the_reason(bench: T
     bench.probe.wait(lambda: bench.probe.value("planner", "scene") == "open, 0 obstacles", "the file's scene")
 
 
+@pytest.mark.slow
 def test_a_killed_solver_is_replaced_and_the_node_lives_on(bench: TaskBench) -> None:
     def solver() -> int:
         return int(bench.probe.value("planner", "solver").split()[1].rstrip(","))

@@ -90,6 +90,7 @@ def test_an_arm_that_rests_for_ever_is_taken_in_for_some_seconds(model: RobotMod
     assert gate.is_new(Measurements(broken.stamps, broken.q, broken.qd, np.where(one, np.nan, broken.effort)))
 
 
+@pytest.mark.slow
 def test_a_converged_session_at_rest_does_nothing_at_all(model: RobotModel, theta: np.ndarray, tmp_path: Path) -> None:
     """Reviewed: three processes burnt a core and a half for ever, 0.5 GB of logs in 14 minutes."""
     entries: list[str] = []

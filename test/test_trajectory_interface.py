@@ -500,8 +500,12 @@ def test_equations_of_mean_torques_hold_the_truth_and_of_instants_do_not(
 
 @pytest.fixture(scope="module")
 def seen(driven: list[Driven]) -> dict[float, MeasuredTube]:
+    return tubes_of(*driven)
+
+
+def tubes_of(free: Driven, loaded: Driven) -> dict[float, MeasuredTube]:
     """The tube of this servo, measured, by the margin of its inner part."""
-    tubes, (free, loaded) = {}, driven
+    tubes = {}
     for inner in (1.5, 3.0):
         found = measure_tube(arm(), [free.log], [loaded.log], 3.6, TubeMargins(inner, 2.0 * inner, latency_s=0.02))
         faster = {"largest_velocity": 0.8, "largest_acceleration": 1.0, "largest_jerk": 6.0, "heaviest": 3.6}
