@@ -86,7 +86,8 @@ def _step(
     for p in range(mid.size):
         box[p, 0], box[p, 1] = down(mid[p] - rad[p]), up(mid[p] + rad[p])
     newton_euler(arm, q, qd, qd_a, qdd_a, qd_a, transition, nominal, torque)
-    interval_newton_euler(arm, q, qd, qd_a, qdd_a, qd_a, transition, True, box, bounds)
+    yes = n > 0  # not a literal: one compiled recursion serves both calls
+    interval_newton_euler(arm, q, qd, qd_a, qdd_a, qd_a, transition, yes, box, bounds)
     square, pull, length = 0.0, 0.0, 0.0
     for j in range(n):
         w = up(max(bounds[j, 1] - torque[j], torque[j] - bounds[j, 0]))
@@ -96,7 +97,7 @@ def _step(
     disturbance = up(np.sqrt(square))
     if gains[3] > 0.0:
         pull = up(disturbance * up(np.sqrt(length)))
-    interval_newton_euler(weightless, q, still, still, r, still, 1.0, False, box, bounds)
+    interval_newton_euler(weightless, q, still, still, r, still, 1.0, not yes, box, bounds)
     energy = 0.0
     for j in range(n):
         energy = up(energy + up(0.5 * r[j] * (bounds[j, 1] if r[j] > 0.0 else bounds[j, 0])))

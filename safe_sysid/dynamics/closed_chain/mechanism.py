@@ -294,7 +294,8 @@ class Mechanism:
         return [j for j in self.loop_joints(worst) if j in self.passive] or [int(self.passive[0])]
 
     def _samples(self, values: ArrayLike, what: str, count: int | None = None) -> FloatArray:
-        array = np.ascontiguousarray(np.atleast_2d(np.asarray(values, float)))
+        # A copy: for arrays that nobody may write on, as those of logs, kernels would be compiled a second time.
+        array = np.array(np.atleast_2d(np.asarray(values, float)), order="C")
         n_a = len(self.actuated)
         if array.ndim != 2 or array.shape[1] != n_a or count not in (None, len(array)):
             rows = "N" if count is None else count
