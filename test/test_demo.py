@@ -40,6 +40,7 @@ class Demo:
         self.robot = arguments[arguments.index("--robot") + 1] if "--robot" in arguments else "kinova_gen3"
         self.looked = 0.0
         self.segments: set[str] = set()
+        self.foreign: set[str] = set()
         self.lines: list[str] = []
         # A shell's background job ignores SIGINT, and so does what it starts: the demo must not care.
         self.process = subprocess.Popen(
@@ -64,7 +65,9 @@ class Demo:
         """Keep the line; now and then look which shared memory its processes have."""
         self.lines.append(line)
         if time.monotonic() - self.looked > 1.0:
-            self.segments |= mapped_segments([self.process.pid, *self.nodes().values()])
+            own = {self.process.pid, *self.nodes().values()}
+            self.segments |= mapped_segments(own)
+            self.foreign |= _mapped_by_others(own)
             self.looked = time.monotonic()
 
     def finish(self) -> int:
@@ -72,8 +75,9 @@ class Demo:
         for line in self.process.stdout:
             self._note(line)
         status = self.process.wait(timeout=10.0)
-        # Ports are numbered for the whole machine: what the other worker's nodes have now is not this demo's to remove.
-        self.segments -= _all_mapped()
+        # Ports are numbered for the whole machine: what the other worker's nodes have, or had when a test killed them, is
+        # not this demo's to remove.
+        self.segments -= self.foreign | _mapped_by_others(set())
         return status
 
     @property
@@ -98,12 +102,11 @@ class Demo:
 
     def left(self) -> set[str]:
         """The middleware's shared memory that this demo had, still there although nobody uses it."""
-        return {name for name in self.segments - _all_mapped() if (SHM / name).exists()}
+        return {name for name in self.segments - _mapped_by_others(set()) if (SHM / name).exists()}
 
 
-def _all_mapped() -> set[str]:
-    """Of all living processes."""
-    return mapped_segments(int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+def _mapped_by_others(own: set[int]) -> set[str]:
+    return mapped_segments({int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()} - own)
 
 
 def robot_file(directory: Path, name: str, **sections: Any) -> str:
