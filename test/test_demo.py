@@ -75,8 +75,8 @@ class Demo:
         for line in self.process.stdout:
             self._note(line)
         status = self.process.wait(timeout=10.0)
-        # Ports are numbered for the whole machine: what the other worker's nodes have, or had when a test killed them, is
-        # not this demo's to remove.
+        # Ports are numbered for the whole machine: what the other worker's nodes have, or had when a test killed them,
+        # is not this demo's to remove.
         self.segments -= self.foreign | _mapped_by_others(set())
         return status
 
