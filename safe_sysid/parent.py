@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Mapping
 
 __all__ = ["LAUNCH", "ONE_THREAD", "SAME", "child_environment", "end_with_parent"]
 
@@ -18,13 +17,10 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_
 _PR_SET_PDEATHSIG = 1
 
 
-def child_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Of a Python process that computes in one thread and finds the modules that this one finds.
-
-    ``environment``: to begin with; None for that of this process.
-    """
+def child_environment() -> dict[str, str]:
+    """Of a Python process that computes in one thread and finds the modules that this one finds."""
     path = os.pathsep.join(filter(None, sys.path))
-    return {**(os.environ if environment is None else environment), **ONE_THREAD, "PYTHONPATH": path}
+    return {**os.environ, **ONE_THREAD, "PYTHONPATH": path}
 
 
 def end_with_parent(parent: int, number: int) -> bool:
