@@ -75,7 +75,7 @@ hypothesis.settings.load_profile("safe_sysid")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--all`."""
-    parser.addoption("--all", action="store_true", help="run the slow tests too")
+    parser.addoption("--all", action="store_true", help="run every test")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -103,8 +103,10 @@ def pytest_collection_finish() -> None:
 
 def pytest_report_header(config: pytest.Config) -> str:
     """Say what this run is, so that a log can be understood without its machine."""
-    slow = "included" if _runs_slow(config) else "left out (--all runs them)"
-    return f"safe_sysid: slow tests {slow}; ROS domain {_DOMAIN}, this machine only; {os.cpu_count()} cores"
+    more = "included" if _runs(config, "slow") else "left out (--all runs them)"
+    return (
+        f"safe_sysid: slow and unproved tests {more}; ROS domain {_DOMAIN}, this machine only; {os.cpu_count()} cores"
+    )
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -125,19 +127,26 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out slow tests unless asked for by `--all`, by `-m` or by name; those with nodes begin, then the types."""
+    """Leave out slow tests unless asked for by `--all`, by `-m` or by name; those with nodes begin, then the types.
+
+    Those of what nothing proved rests on are left out of the whole suite only: they run where their file is named.
+    """
     items.sort(key=lambda item: (item.get_closest_marker("ros") is None, item.path.name != "test_style.py"))
-    if _runs_slow(config):
-        return
-    slow = [item for item in items if item.get_closest_marker("slow")]
-    if slow:
-        config.hook.pytest_deselected(items=slow)
-        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+    without = [name for name in ("slow", "unproved") if not _runs(config, name)]
+
+    def left_out(item: pytest.Item) -> bool:
+        return any(item.get_closest_marker(name) for name in without)
+
+    if gone := [item for item in items if left_out(item)]:
+        config.hook.pytest_deselected(items=gone)
+        items[:] = [item for item in items if not left_out(item)]
 
 
-def _runs_slow(config: pytest.Config) -> bool:
-    named = any("::" in argument for argument in config.args)
-    return bool(named or config.getoption("--all") or "slow" in (config.getoption("-m") or ""))
+def _runs(config: pytest.Config, marker: str) -> bool:
+    """Whether tests of a marker run, which are not of the default suite."""
+    of = {"slow": "::", "unproved": ".py"}[marker]
+    named = any(of in argument for argument in config.args)
+    return bool(named or config.getoption("--all") or marker in (config.getoption("-m") or ""))
 
 
 @pytest.fixture(scope="module")

@@ -82,6 +82,7 @@ def test_a_log_that_contradicts_is_an_error(run: safe_sysid.Run) -> None:
         safe_sysid.identify(run.arm, log, force=True)
 
 
+@pytest.mark.slow
 def test_motions_are_certified_for_what_was_found(found: safe_sysid.Intervals, tmp_path: Path) -> None:
     arm = found.arm
     goal = arm.home + 0.3

@@ -14,6 +14,8 @@ from safe_sysid.identification.arm.logs.checks import check_log, check_torques
 from safe_sysid.identification.arm.logs.preparation import ArmData, DataError, Processing, prepare
 from safe_sysid.identification.equations.measurements import Measurements
 
+pytestmark = pytest.mark.unproved
+
 NAMES = ("a", "b")
 W, SIZE, PHASE = np.array([3.0, 5.0]), np.array([0.8, 0.5]), np.array([0.0, 1.0])
 

@@ -144,6 +144,7 @@ def test_a_false_declaration_is_said_and_no_log_is_no_interval():
     assert said.value.without_equations
 
 
+@pytest.mark.slow
 def test_faults_that_fit_another_arm_contradict_a_declared_one():
     """All torques 1.3 times too large, or another gear ratio of a nearly round last link: no arm within 30 % is so."""
     model = load_robot("ur5e", **{"uncertainty.relative": 0.3})

@@ -22,6 +22,8 @@ from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.resources import share_directory
 from safe_sysid.robot.loading import load_robot
 
+pytestmark = pytest.mark.unproved
+
 RATE, NOISE, COULOMB = 200.0, 0.05, 1.5
 MODEL = load_robot("three_joint")
 

@@ -23,6 +23,8 @@ from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import payload_from_spec
 
+pytestmark = pytest.mark.unproved
+
 GAIN, NOISE = np.array([1.01, 0.99, 1.01]), 0.15
 DECLARED = {"measurement.torque_abs": 0.65, "measurement.torque_rel": 0.045}
 

@@ -52,6 +52,7 @@ def test_no_enclosure_and_no_certificate_is_broken(first):
     )
 
 
+@pytest.mark.slow
 def test_every_kind_of_motion_is_attacked():
     for i, motion in enumerate(MOTIONS):
         fixed = {"motion": motion, "joints": 2, "intervals": 3, "robot": "random"}
@@ -378,6 +379,7 @@ def here(monkeypatch):
     command_support.in_this_process(monkeypatch)
 
 
+@pytest.mark.slow
 def test_the_command_runs_goes_on_and_repeats(here, tmp_path, capsys):
     path = tmp_path / "r.json"
     assert run_command("--trials", 2, "--seed", SMALL_SEED, "--json", path) == 0

@@ -24,6 +24,8 @@ from safe_sysid.studies.experiments.cell.simulation import CellSimulation, Grasp
 from safe_sysid.studies.experiments.choreography import run_workcell
 from safe_sysid.studies.experiments.interfaces import Cell, Driver, DumbbellPhase
 
+pytestmark = pytest.mark.unproved
+
 
 @pytest.mark.parametrize(
     ("name", "seed", "mode"),

@@ -20,6 +20,8 @@ from safe_sysid.resources import resource_path
 from safe_sysid.robot.files.urdf import read_tree
 from safe_sysid.robot.loading import load_robot
 
+pytestmark = pytest.mark.unproved
+
 LOOPED = ("four_bar", "palletiser", "leg")
 ALL = (*LOOPED, "four_joint_arm")
 

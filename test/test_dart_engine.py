@@ -132,6 +132,7 @@ def driven(request: pytest.FixtureRequest) -> tuple[RobotModel, GazeboServoArm, 
         return model, robot, [record_motions(robot, "heavy", 0), from_here]
 
 
+@pytest.mark.slow
 def test_the_packaged_tube_is_no_tighter_than_what_is_measured(driven: tuple) -> None:
     """By the heaviest payload alone: DART's servos reach their velocities whatever they carry."""
     model, _, (heavy, _) = driven

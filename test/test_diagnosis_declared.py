@@ -14,6 +14,8 @@ from safe_sysid.identification.equations.measurement_errors import MeasurementEr
 from safe_sysid.identification.identifier import Identifier, UpdateStatus
 from safe_sysid.identification.tare.tare import TareError, make_tare
 
+pytestmark = pytest.mark.unproved
+
 
 @pytest.fixture(scope="module")
 def errors(model):

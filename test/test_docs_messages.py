@@ -90,6 +90,7 @@ def at_rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Probe]:
         yield probe
 
 
+@pytest.mark.slow
 def test_nodes_create_what_the_policy_allows_and_nothing_else(at_rest: Probe) -> None:
     node = at_rest.node
     of: dict[str, Any] = {
@@ -112,6 +113,7 @@ def test_nodes_create_what_the_policy_allows_and_nothing_else(at_rest: Probe) ->
         at_rest.wait(complete, f"what {name} creates")
 
 
+@pytest.mark.slow
 def test_topics_and_services_of_the_page_are_those_of_the_nodes(at_rest: Probe) -> None:
     probe = at_rest
     published, heard = written()

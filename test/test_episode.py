@@ -47,6 +47,7 @@ def check(model: RobotModel, result: EpisodeResult, plant: Plant) -> None:
     assert min(plant.clearance(x)[0] for x in log["q"][::100]) > 0.0
 
 
+@pytest.mark.slow
 def test_noise_beyond_what_is_declared_is_noticed(model: RobotModel) -> None:
     """Sensors ten times worse than declared: the identifier says so and keeps its last box; motion stays safe.
 
@@ -162,6 +163,7 @@ def test_a_seed_gives_one_run(model: RobotModel, back: tuple[EpisodeResult, Plan
     assert json.loads(told.splitlines()[-1]) == first
 
 
+@pytest.mark.slow
 def test_a_task_alone_needs_no_identification(model: RobotModel) -> None:
     plant = build_plant(model, payload_from_spec("5lb"), load_scene("open"), 2)
     goal = np.array(model.settings.home) + 0.1

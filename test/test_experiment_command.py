@@ -19,6 +19,8 @@ from safe_sysid.studies.experiments.methods import ExperimentError
 from safe_sysid.studies.experiments.runner import FIGURES, TABLES, experiment
 from safe_sysid.studies.experiments.trial import only, run_trial, seeds_of
 
+pytestmark = pytest.mark.unproved
+
 
 def run(*arguments):
     return command_support.called(command, "pso", *arguments)

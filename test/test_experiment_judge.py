@@ -13,6 +13,8 @@ from safe_sysid.studies.experiments.choreography import run_workcell, way_back
 from safe_sysid.studies.experiments.interfaces import Contact, DumbbellPhase, Identification, Placement
 from safe_sysid.studies.experiments.judge import intended, judge
 
+pytestmark = pytest.mark.unproved
+
 
 def run(driver: Perfect, name: str = "c", **options: object) -> Placement:
     report = run_workcell(simulation(name, 3, **options), driver)

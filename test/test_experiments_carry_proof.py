@@ -15,6 +15,8 @@ from safe_sysid.studies.experiments.cell.dumbbells import in_hand
 from safe_sysid.studies.experiments.cell.make_motions import surroundings
 from safe_sysid.studies.experiments.cell.workcell import load_workcell
 
+pytestmark = pytest.mark.unproved
+
 #: Half of what four exciting plans leave, m to Izz.
 HALF = np.array([0.09, 0.0007, 0.001, 0.012, 0.009, 0.0046, 0.0106, 0.0065, 0.0057, 0.0073])
 

@@ -17,6 +17,8 @@ from safe_sysid.robot.parameters import is_consistent
 from safe_sysid.studies.experiments.constrained import tables, trial
 from safe_sysid.studies.experiments.constrained.truth import Sensors, TrueLimb, perturbed
 
+pytestmark = pytest.mark.unproved
+
 EXACT = Sensors(counts=2**40, velocity=0.0, torque=0.0)
 
 

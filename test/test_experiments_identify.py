@@ -22,6 +22,8 @@ from safe_sysid.studies.experiments.methods import METHODS, model_before
 from safe_sysid.trajectories.plan import Plan
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
+pytestmark = pytest.mark.unproved
+
 
 @pytest.fixture(scope="module")
 def ready(model):

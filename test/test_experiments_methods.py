@@ -33,6 +33,8 @@ from safe_sysid.studies.experiments.results.paper import (
     TABLE_TWO,
 )
 
+pytestmark = pytest.mark.unproved
+
 #: Words of Table II for what a method here is.
 LAWS = {
     "robust": "ARMOUR robust",

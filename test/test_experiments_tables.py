@@ -25,6 +25,8 @@ from safe_sysid.studies.experiments.results.series import SeriesStore
 from safe_sysid.studies.experiments.runner import case, cases, experiment
 from safe_sysid.studies.experiments.trial import category
 
+pytestmark = pytest.mark.unproved
+
 
 def shown(table):
     console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115

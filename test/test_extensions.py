@@ -199,6 +199,7 @@ def run(program: str, folder: Path) -> None:
     assert found.returncode == 0, found.stderr
 
 
+@pytest.mark.slow
 def test_each_is_one_file_and_one_line(tmp_path: Path) -> None:
     """The lines come before anything else is imported, as if they stood in the tables."""
     program = "from safe_sysid import extensions\n"

@@ -21,6 +21,8 @@ from safe_sysid.robot.model import RobotModel
 from safe_sysid.simulation.flexible import Effects, FlexibleArm, read_effects
 from safe_sysid.simulation.flexible.kernel import mass_matrix, rates
 
+pytestmark = pytest.mark.unproved
+
 ROOT = Path(__file__).resolve().parent.parent
 #: Of the numbers of the arm that models are trained on, frozen before the first training: another digest is another
 #: experiment. Comments and sources are words.

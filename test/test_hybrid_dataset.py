@@ -21,6 +21,8 @@ from safe_sysid.learning.neural.dataset import (
     write_motion,
 )
 
+pytestmark = pytest.mark.unproved
+
 NAMES = ("a", "b")
 
 

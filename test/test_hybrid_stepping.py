@@ -324,6 +324,7 @@ def test_a_tick_keeps_no_memory(model: RobotModel) -> None:
     assert grown < 2048
 
 
+@pytest.mark.slow
 def test_only_training_imports_torch(model: RobotModel, tmp_path: Path) -> None:
     write_hybrid(tmp_path / "model.npz", made_up(model))
     program = f"""

@@ -14,6 +14,8 @@ from safe_sysid.learning.neural.models import MODELS, OPTIMIZATIONS
 from safe_sysid.studies.hybrid import model_tables
 from safe_sysid.studies.hybrid.make_data import make_data
 
+pytestmark = pytest.mark.unproved
+
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
 

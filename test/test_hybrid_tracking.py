@@ -44,6 +44,8 @@ from safe_sysid.studies.hybrid.tracking import (
 )
 from safe_sysid.studies.hybrid.tracking_tables import summary, table
 
+pytestmark = pytest.mark.unproved
+
 
 @cache
 def panda() -> RobotModel:

@@ -22,6 +22,8 @@ from safe_sysid.robot import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import is_consistent, pseudo_inertia
 
+pytestmark = pytest.mark.unproved
+
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None,
     reason="torch is not installed (pip install -e '.[learn]' --extra-index-url https://download.pytorch.org/whl/cpu)",

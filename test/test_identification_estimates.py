@@ -29,6 +29,8 @@ from safe_sysid.robot.parameters import (
     pseudo_inertia,
 )
 
+pytestmark = pytest.mark.unproved
+
 SEEDS = st.integers(0, 10**6)
 UNITS = np.stack([pseudo_inertia(unit) for unit in np.eye(10)])
 

@@ -186,6 +186,7 @@ def test_a_solver_that_fails_is_said_and_the_last_box_stands(model, errors, case
     assert result.box.contains(theta)
 
 
+@pytest.mark.slow
 def test_same_log_same_result(model, errors, case):
     _, log = case
     data = noisy(log, 0.05, 0.025, np.random.default_rng(1), "uniform")[:400]
@@ -355,6 +356,7 @@ def some_rows(model, errors, case):
     return stream.push(noisy(case[1], 0.05, 0.025, np.random.default_rng(1), "uniform")[:300], model.arm_prior)
 
 
+@pytest.mark.slow
 def test_long_standstill_neither_grows_nor_slows(model, errors, case):
     """The same motion again and again: rows kept, the solver's rows and the work of an update stay bounded."""
     theta, log = case

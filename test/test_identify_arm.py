@@ -89,6 +89,7 @@ def test_torques_of_coupled_motors_are_told_apart(tmp_path: Path) -> None:
             load_log(tmp_path / "a.npz", names, read_mapping(tmp_path / "map.yaml"))
 
 
+@pytest.mark.slow
 def test_a_known_mass_tells_torque_per_effort_where_it_loads_joints(tmp_path: Path) -> None:
     """Efforts are currents, told in other constants than the arm's; of the mass neither centre nor inertia is known."""
     model = load_robot("kinova_gen3")
@@ -222,6 +223,7 @@ def test_a_log_that_is_not_what_it_says_is_named_not_fitted(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_an_arm_that_hit_something_is_told_and_left_out(tmp_path: Path) -> None:
     def hit(arrays: dict) -> None:
         arrays["effort"][5000:5250, :4] += 25.0
@@ -241,6 +243,7 @@ def test_a_log_without_excitation_is_refused(tmp_path: Path) -> None:
     assert result["unexcited"][0]["motion"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", ["stribeck", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("direction", "load"))]
 )

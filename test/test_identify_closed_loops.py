@@ -15,6 +15,8 @@ from safe_sysid.dynamics.closed_chain import Mechanism, load_mechanism
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.logs.formats.npz import write_log
 
+pytestmark = pytest.mark.unproved
+
 RATE = 100.0
 
 

@@ -16,6 +16,8 @@ from safe_sysid.dynamics import dynamics_of
 from safe_sysid.dynamics.newton_euler import newton_euler
 from safe_sysid.robot.model import Kinematics
 
+pytestmark = pytest.mark.unproved
+
 TRANSITION = 0.02
 
 

@@ -18,6 +18,8 @@ from safe_sysid.learning.neural.file import read_hybrid
 from safe_sysid.logs.formats.npz import write_log
 from safe_sysid.robot import load_robot
 
+pytestmark = pytest.mark.unproved
+
 RATE = 100.0
 TRANSITION = 0.02
 Arrays = dict[str, np.ndarray]

@@ -17,6 +17,8 @@ from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.learning.gaussian_process.file import read_model
 from safe_sysid.logs.formats.npz import write_log
 
+pytestmark = pytest.mark.unproved
+
 JOINTS = ("shoulder", "elbow")
 QUICK = ("--joints", ",".join(JOINTS), "--samples", "60", "--epochs", "20", "--batch", "60", "--quiet")
 VISCOUS, COULOMB = np.array([0.7, 0.3]), np.array([0.5, 1.2])

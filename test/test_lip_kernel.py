@@ -16,6 +16,8 @@ from safe_sysid.learning.gaussian_process.motions import MotionSamples
 from safe_sysid.learning.gaussian_process.regression import likelihood_gradient
 from safe_sysid.learning.gaussian_process.tensors import TensorLikelihood, kernel_matrix
 
+pytestmark = pytest.mark.unproved
+
 STEP = mpmath.mpf(10) ** -15  # differences of fourth order lose 60 of the 100 digits, and err by STEP^2
 
 

@@ -17,6 +17,8 @@ from safe_sysid.learning.gaussian_process.motions import MotionSamples
 from safe_sysid.learning.gaussian_process.regression import TorqueProcess, Units, informative, likelihood_gradient
 from safe_sysid.learning.gaussian_process.training import TrainingOptions, train
 
+pytestmark = pytest.mark.unproved
+
 
 def drawn(rng, samples, slides):
     q = rng.uniform(-2.0, 2.0, (samples, len(slides))) * np.where(slides, 0.3, 1.0)

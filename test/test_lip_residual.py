@@ -17,6 +17,8 @@ from safe_sysid.learning.gaussian_process.training import TrainingOptions, train
 from safe_sysid.learning.lip import LipResidual, TorquePredictor, hand_over
 from safe_sysid.robot import RobotModel, load_robot
 
+pytestmark = pytest.mark.unproved
+
 
 def drawn(rng: np.random.Generator, samples: int, slides: list[bool]) -> MotionSamples:
     return MotionSamples(*rng.uniform(-1.5, 1.5, (3, samples, len(slides))), slides)

@@ -385,6 +385,7 @@ def test_floating_point_seconds_since_1970_written_with_nine_decimals_are_known_
         assert [f.level for f in found if f.code == "stamp_resolution"] == expected
 
 
+@pytest.mark.slow
 def test_a_hypothesis_that_cannot_be_tested_is_skipped():
     """Windows with a ramp have no equation of a link-side torque: that is tried out, and must not end the run."""
     model = load_robot("kinova_gen3", **{"measurement.velocity_error": 0.005})

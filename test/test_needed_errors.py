@@ -86,6 +86,7 @@ def test_a_log_without_equations_is_refused() -> None:
         needed_errors(model, declared(), [measured(0, 0.0)[:10]])
 
 
+@pytest.mark.slow
 def test_the_command_writes_what_a_robot_file_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = load_robot("kinova_gen3")
     for k in range(2):

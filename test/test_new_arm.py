@@ -328,6 +328,7 @@ def test_simulated_drives_are_named_in_every_verdict(written: tuple[Path, list[s
     assert "drives" not in declared_texts(load_robot("three_joint"), False)
 
 
+@pytest.mark.slow
 def test_a_log_of_plausible_drives_is_no_contradiction(
     unknown: tuple[Path, list[str]], model: RobotModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -370,6 +371,7 @@ def payload_theta(model: RobotModel, mass: float) -> np.ndarray:
     return inertia_from_com(mass, centre, 0.002 * mass * np.eye(3))
 
 
+@pytest.mark.slow
 def test_measured_drives_are_taken_from_a_file(
     written: tuple[Path, list[str]], model: RobotModel, tmp_path: Path
 ) -> None:

@@ -21,6 +21,7 @@ def shown(command: str) -> list[str]:
     return [line for line in after.splitlines() if "..." not in line]
 
 
+@pytest.mark.slow
 def test_the_tutorial_writes_and_checks_a_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

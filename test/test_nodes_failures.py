@@ -41,6 +41,7 @@ def assert_within_limits(model: RobotModel, plant: dict[str, np.ndarray]) -> Non
     assert not np.any(plant["contacts"])
 
 
+@pytest.mark.slow
 def test_without_identifier_the_motion_goes_on_and_without_planner_it_ends_in_holding(tmp_path: Path) -> None:
     model, fast = MODEL, {**FAST, "planner": {**FAST["planner"], "plans": 500}}
     nodes: dict[str, dict[str, Any]] = {

@@ -26,7 +26,9 @@ _BRAKING = ("NaN for 60 ms", "position jumps", "clock jumps back", "emergency st
 #: In motion they are refused or passed over as at rest.
 _AT_REST = (
     "plan too late", "plan for another payload", "one NaN", "no measurement for 5 ms", "no measurement for 2 s",
-    "commands lost for 10 ms", "parameters", "/clock", "payload released after a reset",
+    "commands lost for 10 ms", "parameters", "/clock", "payload released after a reset", "joint misnamed",
+    "measurement overtaken", "plan that does not connect", "box that is not nested", "velocity beyond the limit once",
+    "position jumps by 0.05 rad once",
 )  # fmt: skip
 
 

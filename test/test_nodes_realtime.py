@@ -132,6 +132,18 @@ def test_on_the_wall_clock_the_arm_holds_and_its_watchdog_takes_over_from_a_dead
     assert len(plant["delay"]) == len(plant["age"]) > 50
 
 
+def late_ticks() -> float:
+    """Share of ticks of 0.5 ms asleep and 0.3 ms at work that take over 2 ms: in this process, now."""
+    stamps = [time.monotonic()]
+    for _ in range(1500):
+        time.sleep(5e-4)
+        begin = time.monotonic()
+        while time.monotonic() < begin + 3e-4:
+            pass
+        stamps.append(time.monotonic())
+    return float(np.mean(np.diff(stamps) > 2e-3))
+
+
 @pytest.mark.ros
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="plant and controller at 1 kHz need a core each")
 def test_a_run_on_the_wall_clock_tracks_plans_until_it_is_over(tmp_path: Path) -> None:
@@ -177,7 +189,12 @@ def test_a_run_on_the_wall_clock_tracks_plans_until_it_is_over(tmp_path: Path) -
                 starts["planner" if state == "holding" else "controller"].call_async(Trigger.Request())
             return done
 
-        probe.wait(over, "a run with a tracked plan")
+        try:
+            probe.wait(over, "a run with a tracked plan")
+        except AssertionError as error:
+            if "measurements come every" in str(error) and (late := late_ticks()) > 0.05:
+                pytest.skip(f"too busy for real time: {late:.0%} of a bare loop's ticks take over 2 ms; {error}")
+            raise
         assert probe.value("plant", "contact steps") == "0"
         for key in ("period", "compute", "latency"):
             assert " ms of " in probe.value("controller", key), key

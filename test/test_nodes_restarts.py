@@ -247,6 +247,7 @@ def test_neither_a_stop_in_motion_nor_an_identifier_that_waits_stops_time(tmp_pa
     assert_within_limits(MODEL, load(tmp_path / "plant.npz"))
 
 
+@pytest.mark.slow
 def test_a_controller_that_was_held_up_finds_a_plant_that_went_on_alone(tmp_path: Path) -> None:
     """The plant is then far ahead of what the controller reads first; what it reads is no fault of the arm."""
     nodes = {

@@ -123,6 +123,7 @@ def test_real_time_is_what_is_checked_unless_lock_step_is_asked_for(
     assert "timing" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_one_plan_in_another_scene_fails_the_directory(
     planned: Path, around: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -233,6 +234,7 @@ def test_margins_of_distances_say_what_they_are_counted_from(
     assert "margin over 10" in " ".join(told.out.split())
 
 
+@pytest.mark.slow
 def test_a_simulated_motion_is_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, goal = tmp_path / "run", "0.1,0.26,3.1416,-2.27,0.1,0.96,1.5"
     with without_pictures():
@@ -344,6 +346,7 @@ def columns_of(model: RobotModel, states: np.ndarray) -> np.ndarray:
     return np.asarray(columns / np.linalg.norm(columns, axis=0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("criterion", ["logdet", pytest.param("condition", marks=pytest.mark.slow)])
 def test_fourier_series_for_the_arm_are_certified_and_teach(criterion: str, tmp_path: Path) -> None:
     """Two series begin and end at rest, are proved again from their files, and are conditioned as the command says."""
@@ -379,6 +382,7 @@ def test_series_are_driven_in_simulation(tmp_path: Path) -> None:
     assert len(told["steps"]) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("criterion", [pytest.param("logdet", marks=pytest.mark.slow), "condition"])
 def test_closed_loops_are_sampled_and_said_to_be(
     criterion: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

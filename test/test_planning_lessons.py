@@ -196,6 +196,7 @@ print(len(warm), sorted(kernels() - warm))
 """
 
 
+@pytest.mark.slow
 def test_no_deadline_is_spent_on_compiling() -> None:
     """A kernel that the warm-up leaves out takes seconds of the first plans, which are the gentlest then."""
     answer = subprocess.run(

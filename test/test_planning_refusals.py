@@ -74,6 +74,7 @@ def test_many_poses_are_judged_as_one(request: pytest.FixtureRequest, robot: str
             assert any(margin.culprit in reason for reason in found)
 
 
+@pytest.mark.slow
 def test_what_was_refused_arrives(three_joint: Arm) -> None:
     """Scene 1 was refused (steps do not come nearer), and a plain search certified a chain of plans in it."""
     model, gains = three_joint

@@ -10,6 +10,8 @@ from safe_sysid.cli import main
 from safe_sysid.studies.experiments.psdm import tables as psdm
 from safe_sysid.studies.experiments.psdm.arms import PSDM_ARMS
 
+pytestmark = pytest.mark.unproved
+
 KEYS = {
     "p", "l", "multiplications", "additions", "derive_s", "max_error", "mean_error", "max_error_forward", "inverse_us",
     "forward_us",

@@ -193,6 +193,7 @@ def test_a_full_log_takes_in_no_more_and_the_bounds_stand(model: RobotModel, tmp
     assert not session.log_is_full
 
 
+@pytest.mark.slow
 def test_a_motion_that_says_nothing_new_is_answered_without_a_program(model: RobotModel, theta: np.ndarray) -> None:
     """Fresh noise is news, and takes its time to be none; the same four measurements again and again are not."""
     identifier = Identifier(model, method="lp")

@@ -164,6 +164,7 @@ def is_picture(path: Path) -> bool:
     return pixels.shape[0] > 400 and pixels.shape[1] > 800 and np.unique(colours).size > 50
 
 
+@pytest.mark.slow
 def test_pictures(tmp_path: Path) -> None:
     logs = clean_logs()
     setup = setup_for(tmp_path)

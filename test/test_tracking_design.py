@@ -151,6 +151,7 @@ def test_gains_for_a_motion_are_searched_for(model: RobotModel, lockstep: bool) 
     assert (again.V_max, again.kappa) == (gains.V_max, gains.kappa)
 
 
+@pytest.mark.slow
 def test_what_is_given_is_not_searched_for(model: RobotModel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("safe_sysid.control.gains.design._STEPS", _STEPS[::4])
     box, trajectory = identified(model), fast(model)

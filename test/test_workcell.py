@@ -22,6 +22,8 @@ from safe_sysid.studies.experiments.cell.make_motions import holding, surroundin
 from safe_sysid.studies.experiments.cell.workcell import GRIP, load_workcell, reversed_motion, tool_axes, wanted_motions
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
+pytestmark = pytest.mark.unproved
+
 CELLS = ("a", "b", "c")
 
 

@@ -144,7 +144,8 @@ def _steps(
                 held[j] *= scaling[4 * size + j]
             total[:] = 0.0
             state[number] = 0.0
-        out[k] = held
+        for j in range(n):
+            out[k, j] = held[j]
 
 
 @njit(cache=True)

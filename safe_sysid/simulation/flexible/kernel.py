@@ -252,11 +252,16 @@ def advance(
     k4, x = np.empty_like(y), np.empty_like(y)
     for i in range(past.shape[0]):
         rates(arm, theta, effects, torque, y, k1, work)
-        x[:] = y + 0.5 * h * k1
+        for j in range(y.size):
+            x[j] = y[j] + 0.5 * h * k1[j]
         rates(arm, theta, effects, torque, x, k2, work)
-        x[:] = y + 0.5 * h * k2
+        for j in range(y.size):
+            x[j] = y[j] + 0.5 * h * k2[j]
         rates(arm, theta, effects, torque, x, k3, work)
-        x[:] = y + h * k3
+        for j in range(y.size):
+            x[j] = y[j] + h * k3[j]
         rates(arm, theta, effects, torque, x, k4, work)
-        y += h / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + k4)
-        past[i] = y[: 2 * n]
+        for j in range(y.size):
+            y[j] += h / 6.0 * (k1[j] + 2.0 * k2[j] + 2.0 * k3[j] + k4[j])
+        for j in range(2 * n):
+            past[i, j] = y[j]

@@ -73,9 +73,11 @@ def nearest_points(a: FloatArray, b: FloatArray, weight_a: FloatArray, weight_b:
     corral, weights, best_weights = np.zeros((4, 3)), np.zeros(4), np.zeros(4)
     first, second = np.zeros(4, np.int64), np.zeros(4, np.int64)
     used = 1
-    corral[0] = a[0] - b[0]
     best_weights[0] = 1.0
-    v = corral[0].copy()
+    v = np.empty(3)
+    for c in range(3):
+        corral[0, c] = a[0, c] - b[0, c]
+        v[c] = corral[0, c]
     for _ in range(100):
         norm = v[0] * v[0] + v[1] * v[1] + v[2] * v[2]
         i, k = 0, 0
@@ -93,7 +95,8 @@ def nearest_points(a: FloatArray, b: FloatArray, weight_a: FloatArray, weight_b:
             known = known or (first[s] == i and second[s] == k)
         if known or norm - (low - high) <= 1e-15 * norm or used == 4:
             break
-        corral[used] = a[i] - b[k]
+        for c in range(3):
+            corral[used, c] = a[i, c] - b[k, c]
         first[used], second[used] = i, k
         used += 1
         best = math.inf
@@ -101,14 +104,16 @@ def nearest_points(a: FloatArray, b: FloatArray, weight_a: FloatArray, weight_b:
             value = _affine_minimum(corral, mask, weights)
             if value < best:
                 best = value
-                best_weights[:] = weights
+                for s in range(4):
+                    best_weights[s] = weights[s]
         if not best < norm:
             best_weights[used - 1] = 0.0
             break
         kept = 0
         for s in range(used):
             if best_weights[s] > 0.0:
-                corral[kept] = corral[s]
+                for c in range(3):
+                    corral[kept, c] = corral[s, c]
                 first[kept], second[kept], best_weights[kept] = first[s], second[s], best_weights[s]
                 kept += 1
         best_weights[kept:] = 0.0
