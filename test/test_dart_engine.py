@@ -31,6 +31,8 @@ if not os.environ.get("CI"):  # in CI a library that is missing is a failure
 
 from safe_sysid.simulation.engines.dart import DartEngine
 
+pytestmark = pytest.mark.unproved
+
 OPEN = Scene("open")
 GAZEBO = "kinova_gen3_gazebo"
 

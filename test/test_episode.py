@@ -74,6 +74,7 @@ def test_start_out_of_range_is_refused(model: RobotModel) -> None:
         Episode(model, plant, load_scene("open"), plans=1).run()
 
 
+@pytest.mark.slow
 def test_start_that_may_be_too_heavy_is_refused_and_held(model: RobotModel) -> None:
     """Stretched out: the heaviest payload of the prior could not be held for sure, so nothing moves."""
     q0 = np.array([0.0, 1.5, 0.0, 0.1, 0.0, 0.1, 0.0])

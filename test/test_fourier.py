@@ -26,6 +26,8 @@ from safe_sysid.robot.scenes.scene import Scene, SceneBox, load_scene
 from safe_sysid.trajectories.fourier import FourierFamily, FourierTrajectory
 from safe_sysid.trajectories.plan import Plan
 
+pytestmark = pytest.mark.unproved
+
 SEEDS = st.integers(0, 2**32 - 1)
 #: What the user guide of the Gen3 says, rad/s^2.
 ACCELERATION = np.deg2rad([297.94] * 4 + [572.95] * 3)

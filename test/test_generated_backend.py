@@ -23,6 +23,8 @@ from safe_sysid.errors import ModelError, ParameterError
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.studies.experiments.psdm.arms import PSDM_ARMS
 
+pytestmark = pytest.mark.unproved
+
 PACKAGE = Path(__file__).resolve().parent.parent / "safe_sysid"
 
 

@@ -24,6 +24,8 @@ from safe_sysid.dynamics.generated.making import ArmToGenerate, derived, generat
 from safe_sysid.errors import ModelError
 from safe_sysid.studies.experiments.psdm.arms import PSDM_ARMS
 
+pytestmark = pytest.mark.unproved
+
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):

@@ -16,6 +16,8 @@ from safe_sysid.errors import ModelError, ParameterError
 from safe_sysid.robot.model import Kinematics, Motors
 from safe_sysid.studies.experiments.psdm.arms import PSDM_ARMS
 
+pytestmark = pytest.mark.unproved
+
 
 def rotation(rng):
     matrix = np.linalg.qr(rng.standard_normal((3, 3)))[0]

@@ -23,6 +23,8 @@ from safe_sysid.simulation.flexible import FlexibleArm, read_effects
 from safe_sysid.studies.hybrid.drive import guard, impedance
 from safe_sysid.studies.hybrid.make_data import load_panda
 
+pytestmark = pytest.mark.unproved
+
 KINDS = ("shuffled", "saturated", "outward", "state", "resonant")
 
 

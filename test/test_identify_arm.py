@@ -123,6 +123,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
     return folder / "out", json.loads((folder / "r.json").read_text())
 
 
+@pytest.mark.slow
 def test_held_out_torques_are_those_of_the_noise(outcome: tuple[Path, dict]) -> None:
     _, result = outcome
     rms, before = result["validation"]["rms"], result["validation"]["rms_before"]

@@ -95,6 +95,7 @@ def test_bounds_hold_under_what_they_were_proved_with(tmp_path: Path, model: Rob
         KnownBounds(tmp_path / "bounds.yaml", load_robot("kinova_gen3", **{key: value}))
 
 
+@pytest.mark.slow
 @pytest.mark.ros
 def test_the_node_starts_with_them(tmp_path: Path, model: RobotModel) -> None:
     pytest.importorskip("rclpy")

@@ -10,6 +10,8 @@ from safe_sysid.learning.gaussian_process.kernels import LinearPart, lip_kernel
 from safe_sysid.learning.gaussian_process.motions import MotionSamples
 from safe_sysid.learning.gaussian_process.regression import TorqueProcess, Units
 
+pytestmark = pytest.mark.unproved
+
 NAMES, SLIDES = ("shoulder", "slide"), [False, True]
 
 

@@ -22,6 +22,8 @@ from safe_sysid.robot.loading import load_robot
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import dumbbell
 
+pytestmark = pytest.mark.unproved
+
 A = 0.08
 
 

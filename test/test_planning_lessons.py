@@ -23,6 +23,8 @@ from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scenes.scene import load_scene
 from safe_sysid.trajectories import Plan, QuinticTrajectory
 
+pytestmark = pytest.mark.unproved
+
 
 @pytest.fixture(scope="module")
 def model() -> RobotModel:

@@ -151,6 +151,7 @@ def test_what_is_said_is_in_the_bag_with_the_profiles_that_were_offered(tmp_path
     assert "/diagnostics" in profiles
 
 
+@pytest.mark.slow
 @pytest.mark.ros
 def test_a_recorder_that_is_killed_leaves_what_it_had_flushed(tmp_path: Path) -> None:
     with recording(tmp_path, flush_s=0.05) as (recorder, talker):

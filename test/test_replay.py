@@ -35,6 +35,8 @@ from safe_sysid.logs.bags.replay_bag import replay_bag
 from safe_sysid.logs.online import replay as core
 from safe_sysid.logs.online.journal import Journal, JournalError, read_entry, samples_digest
 
+pytestmark = pytest.mark.unproved
+
 
 @pytest.fixture(scope="module")
 def two():

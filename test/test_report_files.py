@@ -31,6 +31,8 @@ from safe_sysid.report.run.table import print_report, safety_rows
 from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.whole_files import replacing, write_text
 
+pytestmark = pytest.mark.unproved
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
