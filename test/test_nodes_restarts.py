@@ -211,6 +211,7 @@ def test_whatever_people_ask_for_time_goes_on(tmp_path: Path) -> None:
     assert_within_limits(MODEL, load(tmp_path / "plant.npz"))
 
 
+@pytest.mark.slow  # a stop and what follows: test_nodes_faults, test_nodes_lifecycle
 def test_neither_a_stop_in_motion_nor_an_identifier_that_waits_stops_time(tmp_path: Path) -> None:
     """The plan that the planner is looking for will not be taken: nobody waits for it, nor for one in its place.
 
