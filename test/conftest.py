@@ -103,10 +103,9 @@ def pytest_collection_finish() -> None:
 
 def pytest_report_header(config: pytest.Config) -> str:
     """Say what this run is, so that a log can be understood without its machine."""
-    more = "included" if _runs(config, "slow") else "left out (--all runs them)"
-    return (
-        f"safe_sysid: slow and unproved tests {more}; ROS domain {_DOMAIN}, this machine only; {os.cpu_count()} cores"
-    )
+    without = " and ".join(_left_out(config))
+    which = f"without {without} tests (--all runs them)" if without else "all tests"
+    return f"safe_sysid: {which}; ROS domain {_DOMAIN}, this machine only; {os.cpu_count()} cores"
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -132,7 +131,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     Those of what nothing proved rests on are left out of the whole suite only: they run where their file is named.
     """
     items.sort(key=lambda item: (item.get_closest_marker("ros") is None, item.path.name != "test_style.py"))
-    without = [name for name in ("slow", "unproved") if not _runs(config, name)]
+    without = _left_out(config)
 
     def left_out(item: pytest.Item) -> bool:
         return any(item.get_closest_marker(name) for name in without)
@@ -142,11 +141,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not left_out(item)]
 
 
-def _runs(config: pytest.Config, marker: str) -> bool:
-    """Whether tests of a marker run, which are not of the default suite."""
-    of = {"slow": "::", "unproved": ".py"}[marker]
-    named = any(of in argument for argument in config.args)
-    return bool(named or config.getoption("--all") or marker in (config.getoption("-m") or ""))
+def _left_out(config: pytest.Config) -> list[str]:
+    """The markers whose tests this run leaves out: nobody asked for them by `--all`, by `-m` or by name."""
+    if config.getoption("--all"):
+        return []
+    part_of_name, asked = {"slow": "::", "unproved": ".py"}, config.getoption("-m") or ""
+    return [
+        marker
+        for marker, part in part_of_name.items()
+        if marker not in asked and not any(part in argument for argument in config.args)
+    ]
 
 
 @pytest.fixture(scope="module")

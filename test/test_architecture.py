@@ -448,3 +448,11 @@ def test_state_machines_of_nodes_have_no_clock() -> None:
         for name in names:
             text = (PACKAGE / "nodes" / node / f"{name}.py").read_text(encoding="utf-8")
             assert not re.search(r"^(import|from) time\b", text, re.MULTILINE), f"{node}/{name}"
+
+
+def test_what_guarantees_name_is_in_the_whole_suite() -> None:
+    """A file of tests that ``guarantees.md`` calls on is not one of those of what nothing proved rests on."""
+    named = set(re.findall(r"\btest_\w+\.py", (ROOT / "docs/understand/guarantees.md").read_text(encoding="utf-8")))
+    assert len(named) > 10
+    for name in sorted(named):
+        assert "mark.unproved" not in (ROOT / "test" / name).read_text(encoding="utf-8"), name

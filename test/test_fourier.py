@@ -26,8 +26,6 @@ from safe_sysid.robot.scenes.scene import Scene, SceneBox, load_scene
 from safe_sysid.trajectories.fourier import FourierFamily, FourierTrajectory
 from safe_sysid.trajectories.plan import Plan
 
-pytestmark = pytest.mark.unproved
-
 SEEDS = st.integers(0, 2**32 - 1)
 #: What the user guide of the Gen3 says, rad/s^2.
 ACCELERATION = np.deg2rad([297.94] * 4 + [572.95] * 3)
@@ -259,6 +257,7 @@ class _Fake:
         self.__dict__.update(fields)
 
 
+@pytest.mark.slow
 def test_the_certified_series_is_certified() -> None:
     model, scene = load_robot("kinova_gen3"), load_scene("open")
     gains, box = design_gains(model, lockstep=True), model.arm_prior

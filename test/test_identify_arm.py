@@ -245,9 +245,7 @@ def test_a_log_without_excitation_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "kind", ["stribeck", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("direction", "load"))]
-)
+@pytest.mark.parametrize("kind", ["stribeck", "direction", "load"])
 def test_friction_that_there_is_is_taken_in_and_none_that_is_not(kind: str) -> None:
     log = recorded()[0][:6000]
     effort, qd = np.array(log.effort), np.array(log.qd)

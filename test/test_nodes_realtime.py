@@ -133,7 +133,10 @@ def test_on_the_wall_clock_the_arm_holds_and_its_watchdog_takes_over_from_a_dead
 
 
 def late_ticks() -> float:
-    """Share of ticks of 0.5 ms asleep and 0.3 ms at work that take over 2 ms: in this process, now."""
+    """Share of ticks of 0.5 ms asleep and 0.3 ms at work that take over 2 ms: in this process, now.
+
+    Not the package's ``BareLoop``: that has a real-time priority if it may, and the middleware's threads have none.
+    """
     stamps = [time.monotonic()]
     for _ in range(1500):
         time.sleep(5e-4)

@@ -347,7 +347,7 @@ def columns_of(model: RobotModel, states: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("criterion", ["logdet", pytest.param("condition", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("criterion", ["logdet", "condition"])
 def test_fourier_series_for_the_arm_are_certified_and_teach(criterion: str, tmp_path: Path) -> None:
     """Two series begin and end at rest, are proved again from their files, and are conditioned as the command says."""
     model, out = load_robot("three_joint"), tmp_path / "out"
@@ -383,7 +383,7 @@ def test_series_are_driven_in_simulation(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("criterion", [pytest.param("logdet", marks=pytest.mark.slow), "condition"])
+@pytest.mark.parametrize("criterion", ["logdet", "condition"])
 def test_closed_loops_are_sampled_and_said_to_be(
     criterion: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
