@@ -6,8 +6,8 @@ start check says (:func:`safe_sysid.planning.certification.certificate.may_rest`
 real time; what it refuses is counted by the first margin that speaks against it.
 
     python benchmarks/starts.py --poses 300
-    python benchmarks/starts.py --robots kinova_gen3 --set controller.damping=inertia controller.inertia_ratio=3
-    python benchmarks/starts.py --inertia --json starts.json
+    python benchmarks/starts.py --robots kinova_gen3 --set controller.uncertainty=11 controller.inertia_ratio=4
+    python benchmarks/starts.py --constant --json starts.json
 """
 
 from __future__ import annotations
@@ -34,10 +34,14 @@ from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scenes.scene import Scene
 
 ROBOTS = ("kinova_gen3", "ur5e", "franka_panda", "three_joint", "three_joint_wall")
-#: Of the files, with damping by the arm's own inertia: K_r, inertia_ratio, uncertainty.
-INERTIA = {
-    "kinova_gen3": (2.8, 3.0, 9.2), "ur5e": (8.0, 6.0, 15.0), "franka_panda": (8.0, 8.0, 9.0),
-    "three_joint": (8.0, 4.0, 15.0), "three_joint_wall": (8.0, 4.0, 15.0),
+_KEYS = tuple(f"controller.{key}" for key in ("damping", "K_r", "inertia_ratio", "uncertainty"))
+#: Changes of the files: damping by a constant K_d, with the hypotheses that it has room for.
+CONSTANT: dict[str, dict[str, Any]] = {
+    robot: dict(zip(_KEYS, ("constant", *values), strict=True))
+    for robot, values in {
+        "kinova_gen3": (2.5, [2.25, 2.25, 2.2, 2.25, 2.0, 1.75, 1.7], 7.4), "ur5e": (5.0, 3.8, 6.6),
+        "franka_panda": (6.0, 3.5, 4.5), "three_joint": (6.0, 2.6, 8.0), "three_joint_wall": (6.0, 2.6, 9.5),
+    }.items()
 }  # fmt: skip
 SPARE, APART = 0.1, 0.01  # of the torque; m
 _BATCH = 100
@@ -80,7 +84,7 @@ def main() -> None:
     parser.add_argument("--poses", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="changes of the robots' files")
-    parser.add_argument("--inertia", action="store_true", help="controller.damping: inertia, with hypotheses as wide")
+    parser.add_argument("--constant", action="store_true", help="controller.damping: constant, with its hypotheses")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     changes = {key: yaml.safe_load(value) for key, value in (text.split("=", 1) for text in options.set)}
@@ -88,10 +92,7 @@ def main() -> None:
     for column in ("robot", "gains", "refused", "tube, mrad", "why"):
         table.add_column(column)
     for name in options.robots:
-        own = {"controller.damping": "inertia"} if options.inertia else {}
-        if options.inertia and name in INERTIA:
-            keys = ("controller.K_r", "controller.inertia_ratio", "controller.uncertainty")
-            own |= dict(zip(keys, INERTIA[name], strict=True))
+        own = CONSTANT.get(name, {_KEYS[0]: "constant"}) if options.constant else {}
         model, scene = load_robot(name, **(own | changes)), Scene("open")
         poses = restful(model, scene, options.poses, np.random.default_rng(options.seed))
         for gains, lockstep in (("lock-step", True), ("real time", False)):

@@ -59,7 +59,7 @@ def test_torque_lies_in_the_image_of_the_box(model: RobotModel, gains: Controlle
                 q + gains.lead * qd,
                 qd,
                 reference[1] + gains.K_r * e,
-                reference[2] + gains.K_r * de,
+                reference[2] + gains.K_r * de + gains.own_damping * (de + gains.K_r * e),
                 model.friction_transition_velocity,
             )
             damping = gains.K_d * (de + gains.K_r * e)
@@ -87,8 +87,9 @@ def test_point_box_gives_computed_torque(model: RobotModel, gains: ControllerGai
     torque = law.step(0.0, q, qd, np.stack([q_d, qd_d, qdd_d]), ModelInUse(theta, theta, np.zeros_like(theta)))
     e, de = q_d - q, qd_d - qd
     w_s = dynamics_of(model.kinematics).slotine_li_regressor(
-        q + gains.lead * qd, qd, qd_d + gains.K_r * e, qdd_d + gains.K_r * de, 0.01
-    )
+        q + gains.lead * qd, qd, qd_d + gains.K_r * e,
+        qdd_d + gains.K_r * de + gains.own_damping * (de + gains.K_r * e), 0.01,
+    )  # fmt: skip
     np.testing.assert_allclose(torque, w_s @ theta + gains.K_d * (de + gains.K_r * e), rtol=1e-12, atol=1e-9)
 
 

@@ -86,6 +86,7 @@ BEFORE: dict[str, dict[str, Any]] = {
     "measurement.torque_rate": {"measurement.torque_rate": 40.0, "measurement.effort": "sampled"},
     "measurement.jerk": {"measurement.torque_rate": 50.0, "measurement.effort": "sampled"},
     "controller.interface": _MEASURED,
+    "controller.damping": {"identification.acceleration_bound": 200.0},  # hypotheses as wide are for damping by H
     **{f"controller.tube.{key}": _FOLLOWS for key in _TUBE},
 }
 #: Without effect on anything that is stated: only checked, or the same in other words.

@@ -162,7 +162,6 @@ def test_a_run_on_the_wall_clock_tracks_plans_until_it_is_over(tmp_path: Path) -
         "timing": {"hold_max_s": 0.002, "delay_max_s": 0.0005},
         "driver": {"command_timeout_s": 0.02},
         "measurement": {"max_age_s": 0.5},
-        "controller": {"damping": "inertia", "K_r": 8.0, "inertia_ratio": 4.0, "uncertainty": 15.0},
     }
     small = load_robot("three_joint")
     common = {"robot": small.name, "lockstep": False, "run_dir": str(tmp_path)}

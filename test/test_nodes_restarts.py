@@ -30,12 +30,7 @@ pytestmark = pytest.mark.ros
 
 #: Nodes find their places with three joints as with seven, in half the time.
 MODEL = load_robot("three_joint")
-MANY: dict[str, Any] = {
-    **FAST,
-    "planner": {**FAST["planner"], "plans": 500},
-    # Whoever dies leaves the arm anywhere: with these gains the theorem holds there, with the prior's box too.
-    "controller": {"damping": "inertia", "K_r": 8.0, "inertia_ratio": 4.0, "uncertainty": 15.0},
-}
+MANY: dict[str, Any] = {**FAST, "planner": {**FAST["planner"], "plans": 500}}
 NODES: dict[str, dict[str, Any]] = {
     # A controller that waits for a dead node is silent for its own patience; the plant takes it for dead after twice
     # the plant's: no less than the controller's, or a busy machine decides who is first.

@@ -33,7 +33,7 @@ import tracking
 
 @pytest.fixture(scope="module")
 def own() -> tuple[RobotModel, ControllerGains]:
-    model = load_robot("kinova_gen3", **tracking.INERTIA)
+    model = load_robot("kinova_gen3", **tracking.FASTER)
     return model, design_gains(model)
 
 
@@ -121,8 +121,8 @@ def test_the_law_asks_for_an_acceleration(own: tuple[RobotModel, ControllerGains
 
 def test_every_claim_holds_in_closed_loop() -> None:
     """Corners, jumps, errors on their bounds, longest and irregular holds; rotors as bodies on moving links, too."""
-    lines = [tracking.run(number, 1, duration=0.06, inertia=True) for number in range(4)]
-    lines += [tracking.run(0, 1, duration=0.03, inertia=True, gears=20.0)]
+    lines = [tracking.run(number, 1, duration=0.06) for number in range(4)]
+    lines += [tracking.run(0, 1, duration=0.03, gears=20.0)]
     found = tracking.summarise(lines)
     assert found["violated"] == 0, found
     kinds = [kind for kind in tracking.KINDS if kind in found]
@@ -130,19 +130,19 @@ def test_every_claim_holds_in_closed_loop() -> None:
     assert min(reached[claim] for claim in ("V", "r", "lemma", "U", "movement")) > 0.3, "a weak attack"
 
 
-@pytest.mark.parametrize(("how", "claim"), [("damping", "lemma"), ("robust", "V"), ("delay", "age")])
+@pytest.mark.parametrize(
+    ("how", "claim"), [("damping", "lemma"), ("robust", "V"), ("steepness", "lemma"), ("delay", "age")]
+)
 def test_broken_laws_are_caught(how: str, claim: str) -> None:
-    assert any(tracking.run(k, 1, how, duration=0.08, inertia=True)["share"][claim] > 1.01 for k in range(8))
+    assert any(tracking.run(k, 1, how, duration=0.08)["share"][claim] > 1.01 for k in range(8))
 
 
 def test_poses_of_much_inertia_may_be_rested_at(tmp_path: Path) -> None:
     """What refused two of three starts was the hypothesis on H; the tube is no wider. And the law in C is this one."""
     refused, tubes = {}, {}
     poses = starts.restful(load_robot("three_joint"), Scene("open"), 30, np.random.default_rng(0))
-    for damping in ("constant", "inertia"):
-        keys = ("controller.K_r", "controller.inertia_ratio", "controller.uncertainty")
-        more = dict(zip(keys, starts.INERTIA["three_joint"], strict=True)) if damping == "inertia" else {}
-        model = load_robot("three_joint", **{"controller.damping": damping, **more})
+    for damping, changes in (("constant", starts.CONSTANT["three_joint"]), ("inertia", {})):
+        model = load_robot("three_joint", **changes)
         gains = design_gains(model)
         free, _ = may_rest(model, model.arm_prior, Scene("open"), gains, poses)
         refused[damping], tubes[damping] = 1.0 - float(np.mean(free)), float(gains.e_bound.max())

@@ -163,7 +163,7 @@ class Draft:
                 "update_s": 1.5,
                 "acceleration_bound": _UNKNOWN if self.fastest is None else short(self.fastest),
             },
-            "controller": {"uncertainty": 10.0},
+            "controller": {"damping": "inertia", "uncertainty": 10.0},
             "planner": {
                 "t_f": self.motion.t_f,
                 "t_p": 0.5 * self.motion.t_f,
@@ -184,6 +184,7 @@ class Draft:
         if self.hypotheses is not None:
             h = self.hypotheses
             data["controller"] = {
+                "damping": "inertia",
                 "K_r": h.K_r,
                 "kappa": h.kappa,
                 "inertia_ratio": short(h.inertia_ratio),

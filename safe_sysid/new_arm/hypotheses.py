@@ -31,10 +31,12 @@ _DRIVE = 0.007
 #: Half width of the cells that H is enclosed over, rad: what a plan's time cell and the tracking error may take.
 _CELL = 0.02
 #: Factors on what is sampled.
-_HEADROOM = 1.1
+_HEADROOM = 1.2
 _QUANTILE = 0.9
 #: Gains that are tried, softest first, 1/s.
-_K_R, _KAPPA = (2.5, 4.0), (12.0, 20.0, 30.0)
+_K_R, _KAPPA = (2.5, 4.0, 8.0), (12.0, 20.0, 30.0)
+#: Damping is by the arm's own inertia. Its share of H beyond the rotors then costs little: room for other poses.
+_SPARE_INERTIA = 2.0
 _ROUNDS = 8
 #: sqrt(2 V_max) that are tried, sqrt(J).
 _NUS = np.geomspace(0.03, 1.5, 14)
@@ -108,14 +110,13 @@ def find_hypotheses(model: RobotModel, home: FloatArray, motion: PlanReach, load
     lower, upper = box.lower[box.layout.rotor_inertia], box.upper[box.layout.rotor_inertia]
     q = _near(model, home, 0.6 * motion.k_range)
     share = float(np.max(inertia_share(model.kinematics, box, load, q, np.full(q.shape, _CELL))))
-    ratio = np.ceil(100.0 * (upper + share * load) / lower * 1.02) / 100.0
+    ratio = np.ceil(100.0 * (upper + _SPARE_INERTIA * share * load) / lower) / 100.0
     choices = []
     for K_r in _K_R:
         for kappa in _KAPPA:
-            quick = _quick(model, q, motion, ratio, K_r, kappa)
-            if quick is not None:
-                r, K_d = quick
-                choices.append((_cost(model, q, r, K_r, K_d), K_r, kappa, r))
+            r = _quick(model, q, motion, ratio, K_r, kappa)
+            if r is not None:
+                choices.append((_cost(model, q, r, K_r, kappa), K_r, kappa, r))
     for cost, K_r, kappa, r in sorted(choices, key=lambda choice: choice[0]):
         if cost > _WORST:
             break
@@ -153,7 +154,7 @@ def _near(model: RobotModel, home: FloatArray, reach: float) -> FloatArray:
 
 
 def _motion_hypotheses(
-    model: RobotModel, q: FloatArray, motion: PlanReach, ratio: FloatArray, K_r: float, r: FloatArray
+    model: RobotModel, q: FloatArray, motion: PlanReach, ratio: FloatArray, K_r: float, kappa: float, r: FloatArray
 ) -> MotionHypotheses:
     """What motions ask for whose |r| is at most ``r`` (n,)."""
     n = model.n
@@ -162,7 +163,7 @@ def _motion_hypotheses(
         velocity=np.ceil(1e3 * (motion.velocity + 2.1 * r)) / 1e3,
         acceleration=np.full(n, motion.acceleration),
         jerk=np.full(n, motion.jerk),
-        uncertainty=float(np.ceil(10.0 * _HEADROOM * _measure(model, q, motion, r, K_r)) / 10.0),
+        uncertainty=float(np.ceil(10.0 * _HEADROOM * _measure(model, q, motion, r, K_r, kappa)) / 10.0),
         inertia_upper=ratio * lower,
         inertia_lower=lower,
     )
@@ -190,22 +191,27 @@ def _assumptions(model: RobotModel, motion_hypotheses: MotionHypotheses) -> Trac
 
 def _quick(
     model: RobotModel, q: FloatArray, motion: PlanReach, ratio: FloatArray, K_r: float, kappa: float
-) -> tuple[FloatArray, FloatArray] | None:
-    """About the smallest bound of |r| (n,) that the theorem has, and K_d (n,); None: there is none. Quick."""
+) -> FloatArray | None:
+    """About the smallest bound of |r| (n,) that the theorem has; None: there is none. Quick."""
     n, box = model.n, model.arm_prior
-    lower, viscous = box.lower[box.layout.rotor_inertia], box.lower[box.layout.viscous]
-    upper = ratio * lower
-    K_d = np.maximum(kappa * upper - viscous, 0.0)
-    decay = float(np.min((K_d + viscous) / upper))
+    lower, none = box.lower[box.layout.rotor_inertia], np.zeros(model.n)
     for nu in _NUS:
         r = nu / np.sqrt(lower)
-        assume = _assumptions(model, _motion_hypotheses(model, q, motion, ratio, K_r, r))
+        assume = _assumptions(model, _motion_hypotheses(model, q, motion, ratio, K_r, kappa, r))
         loop = ClosedLoop(
-            model.kinematics, box, assume, lower, np.full(n, K_r), K_d, decay, model.friction_transition_velocity
+            model.kinematics,
+            box,
+            assume,
+            lower,
+            np.full(n, K_r),
+            none,
+            kappa,
+            model.friction_transition_velocity,
+            kappa,
         )
         lead = 0.4 * (assume.hold_max + assume.delay_max)
-        if min(loop.power_loss(nu, c, lead).power for c in (0.9, 1.4)) < decay * nu * nu:
-            return r, K_d
+        if min(loop.power_loss(nu, c, lead).power for c in (0.9, 1.4)) < loop.kappa * nu * nu:
+            return r
     return None
 
 
@@ -214,7 +220,7 @@ def _try(
 ) -> Hypotheses | None:
     """Iterate until both agree: hypotheses grow with the tracking error, the tracking error with the hypotheses."""
     for _ in range(_ROUNDS):
-        motion_hypotheses = _motion_hypotheses(model, q, motion, ratio, K_r, r)
+        motion_hypotheses = _motion_hypotheses(model, q, motion, ratio, K_r, kappa, r)
         try:
             gains = design_gains(model, motion_hypotheses=motion_hypotheses, K_r=K_r, kappa=kappa)
         except ParameterError:
@@ -234,28 +240,32 @@ def _try(
     return None
 
 
-def _measure(model: RobotModel, q: FloatArray, motion: PlanReach, r: FloatArray, K_r: float) -> float:
+def _measure(model: RobotModel, q: FloatArray, motion: PlanReach, r: FloatArray, K_r: float, kappa: float) -> float:
     """S that nearly all states of such motions keep, sqrt(W/s)."""
     box = model.arm_prior
-    rows = np.abs(_regressors(model, q, motion, r, K_r)) @ box.rad
+    rows = np.abs(_regressors(model, q, motion, r, K_r, kappa)) @ box.rad
     return float(np.quantile(np.sqrt(np.square(rows) @ (1.0 / box.lower[box.layout.rotor_inertia])), _QUANTILE))
 
 
-def _regressors(model: RobotModel, q: FloatArray, motion: PlanReach, r: FloatArray, K_r: float) -> FloatArray:
+def _regressors(
+    model: RobotModel, q: FloatArray, motion: PlanReach, r: FloatArray, K_r: float, kappa: float
+) -> FloatArray:
     """W_s (M, n, 14 n) at random states of such motions."""
     rng = np.random.default_rng(1)
     qd = rng.uniform(-1.0, 1.0, q.shape) * motion.velocity
     qdd = rng.uniform(-1.0, 1.0, q.shape) * motion.acceleration
     r_now = r * rng.choice([-1.0, 1.0], q.shape) / np.sqrt(model.n)
+    # Damping is the largest part, and certificates enclose it joint by joint.
+    damped = qdd + 2.0 * K_r * r_now + kappa * np.sqrt(model.n) * r_now
     return dynamics_of(model.kinematics).slotine_li_regressor(
-        q, qd, qd + r_now, qdd + 2.0 * K_r * r_now, model.friction_transition_velocity
+        q, qd, qd + r_now, damped, model.friction_transition_velocity
     )
 
 
-def _cost(model: RobotModel, q: FloatArray, r: FloatArray, K_r: float, K_d: FloatArray) -> float:
+def _cost(model: RobotModel, q: FloatArray, r: FloatArray, K_r: float, kappa: float) -> float:
     """Tracking error against 0.1 rad, or torque at rest with what fighting it takes: the larger share."""
     box, zero = model.arm_prior, np.zeros_like(q)
     w = dynamics_of(model.kinematics).slotine_li_regressor(q, zero, zero, zero, model.friction_transition_velocity)
     still = np.quantile(np.abs(w @ box.mid) + np.abs(w) @ box.rad, 0.5, axis=0)
-    moving = K_d * r + 2.0 * K_r * r * box.upper[box.layout.rotor_inertia]
+    moving = (kappa + 2.0 * K_r) * r * box.upper[box.layout.rotor_inertia]
     return float(max(np.max(r / K_r) / 0.1, np.max((still + moving) / (0.95 * model.limits.torque))))

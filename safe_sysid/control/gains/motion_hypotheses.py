@@ -172,14 +172,17 @@ def _largest_measure(
 def _regressors(
     model: RobotModel, states: FloatArray, r: FloatArray, k_r: FloatArray, own: float
 ) -> Iterator[FloatArray]:
-    """The law's W_s (N, n, 14 n) at states (N, 4, n): without errors, then with some on their ellipsoids' border."""
+    """The law's W_s (N, n, 14 n) at states (N, 4, n): without errors, then with some on their ellipsoids' border.
+
+    Where r is damping by the arm's own inertia it is at a corner: cells enclose it joint by joint.
+    """
     rng = np.random.default_rng(0)
     for k in range(_ERRORS):
         error, rate = rng.normal(size=(2, len(states), model.n))
         e = 0.0 if k == 0 else r / k_r * error / np.linalg.norm(error, axis=1, keepdims=True)
         x = 0.0 if k == 0 else r * rate / np.linalg.norm(rate, axis=1, keepdims=True)
         qd_a = states[:, 1] + k_r * e
-        acceleration = states[:, 2] + k_r * (x - k_r * e) + own * x
+        acceleration = states[:, 2] + k_r * (x - k_r * e) + own * (0.0 if k == 0 else r * np.sign(rate))
         yield dynamics_of(model.kinematics).slotine_li_regressor(
             states[:, 0] - e, qd_a - x, qd_a, acceleration, model.friction_transition_velocity
         )

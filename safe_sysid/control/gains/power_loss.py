@@ -23,6 +23,8 @@ __all__ = ["ClosedLoop", "PowerLoss", "RegressorChange", "infinite"]
 
 #: Relative head-room for rounding in the power loss (a few hundred operations on positive numbers).
 _ROUND = 1.0 + 1e-10
+#: R1 that is no bound worth having, sqrt(W/s): it goes on growing, until numbers overflow.
+_ABSURD = 1e9
 
 
 @dataclass(frozen=True)
@@ -220,6 +222,8 @@ class ClosedLoop:
             omega += self.actuator + coriolis + friction
             own = self.mu_d * (nu + self.eta)
             found = (own + omega + by_r * (self.eta + 2.0 * age * S)) / (1.0 - age * by_r)
+            if not found < _ABSURD:
+                return None
             if found <= R1:
                 return R1, omega + by_r * (self.eta + age * (2.0 * S + R1)), c
             R1 = found * (1.0 + 1e-6)
