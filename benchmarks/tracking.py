@@ -13,8 +13,8 @@ holds (longest, random, or both in turn). Pinocchio integrates; checked is every
 
 A broken law (half of the damping, no robust term, robust term half as steep, commands delayed and held for twice as
 long, a law that does not know the reaction of rotors on moving links, a feed-forward that the gains leave no room for)
-must break a claim in the same runs. With ``--feed-forward`` so many N m are added to every joint's torque, with the worst sign; the
-last two lines of the table are its price: the proved tube, and the torque of law and feed-forward.
+must break a claim in the same runs. With ``--feed-forward`` so many N m are added to every joint's torque, with the
+worst sign; the last two lines of the table are its price: the proved tube, and the torque of law and feed-forward.
 One JSON line per run as it ends; an interrupted benchmark goes on where it stopped.
 
     python benchmarks/tracking.py --runs 500 --out tracking.jsonl --json tracking.json
