@@ -323,9 +323,12 @@ def test_a_gap_before_lost_commands_is_told_for_a_while(model: RobotModel) -> No
 # -- laws, limits ---------------------------------------------------------------------------------------------------
 
 
-# The compiled recursion of ``armour`` takes twenty seconds, and test_laws_armour.py drives it.
+# Compiling ``armour`` takes twenty seconds, the adaptive ones' kernels eight; test_laws*.py drive them.
+COMPILED = ("armour", "adaptive_robust", "passivity_adaptive")
+
+
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "armour" else name for name in LAWS]
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in COMPILED else name for name in LAWS]
 )
 def test_any_law_holds_and_only_one_is_called_proved(model: RobotModel, gains: ControllerGains, name: str) -> None:
     theta = draw(model, 3, "5lb", "uniform")

@@ -25,6 +25,8 @@ from safe_sysid.learning.neural.stepping import WARM_UP, HybridResidual, Steppin
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.model import RobotModel
 
+pytestmark = pytest.mark.unproved
+
 REFERENCE = Path(__file__).parent / "frozen" / "hybrid_reference.npz"
 
 

@@ -138,9 +138,10 @@ def test_columns_and_derivatives(n):
     for k in range(3):
         q, qd = states[0][k], states[1][k]
         bounds = np.zeros((len(DERIVATIVES), n, max(n, 3)))
-        derivative_bounds(kin, limits.mid, limits.rad, 1.0, True, True, q, qd, bounds)
+        slopes = np.zeros((2, *bounds.shape))  # given and writable, as the identifier does: else compiled anew
+        derivative_bounds(kin, limits.mid, limits.rad, 1.0, True, True, q, qd, bounds, slopes)
         momentum, rate = np.zeros((n, 10 * n)), np.zeros((n, 10 * n))
-        momentum_columns(kin, kin.gravity, q, qd, 1.0, momentum, rate)
+        momentum_columns(kin, kin.gravity.copy(), q, qd, 1.0, momentum, rate)
         assert np.allclose(momentum, dynamics.momentum_regressor(q, qd)[:, inertial], rtol=0, atol=1e-12)
         assert np.allclose(rate, dynamics.momentum_rate_regressor(q, qd)[:, inertial], rtol=0, atol=1e-11)
         for j in range(n):

@@ -42,9 +42,10 @@ def test_columns_and_their_derivatives(n, slides):
         for k in range(2):
             q, qd = states[0][k], states[1][k]
             bounds = np.zeros((len(DERIVATIVES), n, max(n, 3)))
-            derivative_bounds(kin, mid, rad, own, True, False, q, qd, bounds)
+            slopes = np.zeros((2, *bounds.shape))  # given and writable, as the identifier does: else compiled anew
+            derivative_bounds(kin, mid, rad, own, True, False, q, qd, bounds, slopes)
             momentum, rate = np.zeros((n, size)), np.zeros((n, size))
-            momentum_columns(kin, kin.gravity, q, qd, own, momentum, rate)
+            momentum_columns(kin, kin.gravity.copy(), q, qd, own, momentum, rate)
             for found, f in ((momentum, "momentum_regressor"), (rate, "momentum_rate_regressor")):
                 np.testing.assert_allclose(found, coupled((f, q, qd), kin, own > 0.0), rtol=0, atol=1e-11)
             for j in range(n):

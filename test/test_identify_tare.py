@@ -42,6 +42,7 @@ def intervals(path):
     return np.array([[p["lower"], p["upper"]] for p in result["parameters"]]), result
 
 
+@pytest.mark.slow  # the same without the command: test_tare.py
 def test_truth_inside_and_narrower(folder):
     assert run_identify(folder / "log.npz", "--out", folder / "without", "--quiet") == 0
     command = [folder / "log.npz", "--out", folder / "with", "--quiet", "--tare", folder / "tare.npz"]

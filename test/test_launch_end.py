@@ -131,6 +131,7 @@ def test_a_planner_that_dies_is_started_again_and_the_arm_is_braked_meanwhile(tm
     assert list((launch.run / "planner_again_1").glob("plan_*.json")), "beside those of the one before"
 
 
+@pytest.mark.slow  # what ends a node brakes first: test_nodes_ending.py
 @pytest.mark.parametrize(
     ("number", "whom"),
     [

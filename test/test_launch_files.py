@@ -553,6 +553,7 @@ def gazebo(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
 
 
+@pytest.mark.slow
 def test_gazebo_starts_by_itself_with_an_arm_that_it_can_simulate(tmp_path: Path) -> None:
     if importlib.util.find_spec("xacro") is None and not os.environ.get("CI"):
         pytest.skip("xacro is not installed (pip install xacro)")

@@ -28,6 +28,7 @@ BEGIN = 5_000
 MS = 1_000_000
 
 
+@pytest.mark.slow
 def test_a_controller_on_simulated_time_takes_an_arm_over(tmp_path: Path) -> None:
     """A statue of an arm at half speed or slower: measured in simulated time it is as fast as it should be."""
     limits: dict[str, Any] = {"measurement": {"max_age_s": 1.0}}  # the longest allowed: tests may stall

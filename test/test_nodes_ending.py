@@ -105,6 +105,7 @@ def test_whoever_is_told_to_end_the_arm_is_braked(tmp_path: Path) -> None:
     assert_braked(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
     with in_motion(tmp_path) as (processes, _):
         process = processes["controller"]
@@ -121,6 +122,7 @@ def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
     assert np.abs(plant["qd"][-1]).max() < 0.05, "and the arm was there until they had"
 
 
+@pytest.mark.slow
 def test_a_plant_that_vanishes_holds_no_controller_back(tmp_path: Path) -> None:
     with in_motion(tmp_path) as (processes, _):
         processes["controller"].send(signal.SIGINT)

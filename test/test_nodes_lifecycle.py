@@ -225,6 +225,7 @@ def test_the_controller_from_beginning_to_end(tmp_path: Path) -> None:
         assert (tmp_path / "controller.npz").is_file()
 
 
+@pytest.mark.slow  # digests that differ: test_nodes_agreement.py
 def test_who_hears_another_configuration_does_not_work_and_says_where_it_differs(tmp_path: Path) -> None:
     """Planner and identifier, with a controller whose velocity error is declared otherwise; and the right one after."""
     model = load_robot("kinova_gen3")

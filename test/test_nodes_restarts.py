@@ -273,6 +273,7 @@ def test_a_controller_that_was_held_up_finds_a_plant_that_went_on_alone(tmp_path
     assert np.all(np.abs(plant["q"] - plant["q"][0]) < 0.01)
 
 
+@pytest.mark.slow
 def test_the_hand_lets_go_and_takes_up_while_the_arm_holds_and_a_new_plant_is_a_clear_fault(tmp_path: Path) -> None:
     nodes = {"plant": NODES["plant"], "controller": {"await_plans": False, "await_bounds": False}}
     with running(tmp_path, nodes, MANY, robot=MODEL.name) as processes, Probe() as probe:

@@ -51,6 +51,7 @@ def send(probe: Probe, model: RobotModel, publisher: Any, data: Measurements, st
             probe.spin(0.005)
 
 
+@pytest.mark.slow  # what a tare gives: test_tare.py
 def test_a_tare_by_services_makes_the_next_identification_tighter_and_its_run_verifiable(tmp_path: Path) -> None:
     model = load_robot("kinova_gen3")
     theta_e, empty, loaded = logs(model)

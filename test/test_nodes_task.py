@@ -128,6 +128,7 @@ def box(xyz: tuple[float, ...], size: float = 0.1, frame: str = "world", number:
     return marker
 
 
+@pytest.mark.slow  # what a goal must be: test_planning_task.py
 def test_nothing_is_planned_without_a_goal_and_bad_goals_are_refused_with_the_reason(bench: TaskBench) -> None:
     assert bench.ask("plan").message.startswith("no goal: expected one")
     still, nan = np.zeros(N), np.full(N, np.nan)

@@ -215,7 +215,8 @@ def test_exact_first_derivatives():
         mid, rad = theta[: 10 * n], np.zeros(10 * n)
         q, qd = positions(kin, rng, 1), rng.uniform(-1, 1, (1, n))
         bounds = np.zeros((len(DERIVATIVES), n, max(n, 3)))
-        derivative_bounds(kin, mid, rad, 1.0, True, False, q[0], qd[0], bounds)
+        slopes = np.zeros((2, *bounds.shape))
+        derivative_bounds(kin, mid, rad, 1.0, True, False, q[0], qd[0], bounds, slopes)
         dynamics = dynamics_of(kin)
         for row, function, of_q in (
             (0, dynamics.momentum_regressor, True), (1, dynamics.momentum_regressor, False),

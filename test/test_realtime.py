@@ -151,6 +151,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.ros
 def test_a_held_terminal_does_not_stop_a_node() -> None:
     """Nobody reads what is printed, for as long as it takes: a writer would wait for ever, and all threads with it."""

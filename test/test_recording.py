@@ -94,6 +94,7 @@ def texts(path: Path) -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.ros
 def test_what_is_said_is_in_the_bag_with_the_profiles_that_were_offered(tmp_path: Path) -> None:
     with recording(tmp_path, compression="zstd", exclude="/left/secret") as (recorder, talker):
@@ -169,6 +170,7 @@ def test_a_recorder_that_is_killed_leaves_what_it_had_flushed(tmp_path: Path) ->
     assert texts(tmp_path / "again")["/left/stream"] == [str(k) for k in range(200)]
 
 
+@pytest.mark.slow
 @pytest.mark.ros
 def test_a_disk_that_is_full_ends_the_recording_and_not_the_recorder(tmp_path: Path) -> None:
     """Files of this process must not grow: what is there stays readable, the node says ERROR and ends when told."""

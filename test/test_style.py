@@ -36,6 +36,7 @@ def test_types() -> None:
     check("pyrefly", "check", "--python-interpreter-path", sys.executable)
 
 
+@pytest.mark.slow
 def test_types_with_arrays_of_any_kind() -> None:
     """All but what numpy's functions take and give, which is five sixths of the time."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pyrefly"]

@@ -90,6 +90,7 @@ def test_a_foreign_page_can_neither_read_nor_frame_nor_talk(
     tab.page.context.close()
 
 
+@pytest.mark.slow
 def test_a_link_cannot_make_our_page_talk_to_another_server(
     view: ViewServer, foreign_site: str, open_tab: Callable[..., Tab]
 ) -> None:
@@ -110,6 +111,7 @@ def test_a_link_cannot_make_our_page_talk_to_another_server(
     tab.page.context.close()
 
 
+@pytest.mark.slow
 def test_html_that_slipped_through_runs_no_script(view: ViewServer, open_tab: Callable[..., Tab]) -> None:
     """Texts are escaped where the panel is made; should one be forgotten one day, the page still runs nothing."""
     view.viser.gui.add_html(

@@ -87,8 +87,8 @@ def momentum_columns(
     q: FloatArray,
     qd: FloatArray,
     own: float,
-    momentum: FloatArray | None,
-    rate: FloatArray | None,
+    momentum: FloatArray,
+    rate: FloatArray,
 ) -> None:
     """Inertial columns of W_m and W_c at one state; :mod:`safe_sysid.dynamics.protocol` says what these are.
 
@@ -100,8 +100,8 @@ def momentum_columns(
         q: (n,) rad.
         qd: (n,) rad/s.
         own: 1.0 if the row of a joint holds what its own rotor does, 0.0 if it is seen from behind the gear.
-        momentum: (n, >= K) result, or None if it is not wanted: compiled without it.
-        rate: (n, >= K) result, or None.
+        momentum: (n, >= K) result, or (0, 0) if it is not wanted; not None, with which numba would compile it anew.
+        rate: (n, >= K) result, or (0, 0).
     """
     # Not 0 and True: numba compiles a kernel anew for each literal.
     columns_from(kin, gravity, qd, own, np.int64(0), np.bool_(True), column_space(kin, q), momentum, rate)
@@ -116,8 +116,8 @@ def columns_from(
     first: int,
     turned: bool,
     work: ColumnSpace,
-    momentum: FloatArray | None,
-    rate: FloatArray | None,
+    momentum: FloatArray,
+    rate: FloatArray,
 ) -> None:
     """The same, of joints placed in ``work``, for a state that differs from the last one from a joint on.
 
@@ -127,7 +127,7 @@ def columns_from(
         work: in and out; without ``rate`` its slopes are left.
     """
     axis, parent, motors = kin.axis, kin.parent, kin.motors
-    n = axis.shape[0]
+    n, with_momentum, with_rate = axis.shape[0], momentum.shape[0] > 0, rate.shape[0] > 0
     fields, slopes, motions, weights = work.fields, work.slopes, work.motions, work.weights
     motions[0] = 0.0
     for i in range(3):
@@ -144,7 +144,7 @@ def columns_from(
         while j >= 0:
             if turned:
                 to_child(r, p, fields[before, j], s[j])
-            if rate is not None:
+            if with_rate:
                 to_child(r, p, slopes[before, j], t[j])
             j = parent[j]
         o = 0 if sliding else 3
@@ -157,9 +157,9 @@ def columns_from(
         columns = slice(PER_LINK * link, PER_LINK * here)
         j = link
         while j >= 0:
-            if momentum is not None:
+            if with_momentum:
                 _product(s[j], v, momentum[j, columns])
-            if rate is not None:
+            if with_rate:
                 out = rate[j, columns]
                 _product(t[j], v, out)
                 out[0] += g[0] * s[j, 0] + g[1] * s[j, 1] + g[2] * s[j, 2]
@@ -172,12 +172,12 @@ def columns_from(
         s, t, v, c = fields[carrier + 1], slopes[carrier + 1], motions[carrier + 1], PER_LINK * n + m
         j = carrier
         while j >= 0:
-            if momentum is not None:
+            if with_momentum:
                 momentum[j, c] = gear * qd[driven] * (z[0] * s[j, 3] + z[1] * s[j, 4] + z[2] * s[j, 5])
-            if rate is not None:
+            if with_rate:
                 rate[j, c] = gear * qd[driven] * (z[0] * t[j, 3] + z[1] * t[j, 4] + z[2] * t[j, 5])
             j = parent[j]
-        if momentum is not None:
+        if with_momentum:
             momentum[driven, c] = own * gear * (z[0] * v[3] + z[1] * v[4] + z[2] * v[5])
 
 

@@ -129,10 +129,10 @@ def slotine_li_kernel(
 def momentum_kernel(arm: PackedKinematics, q: FloatArray, qd: FloatArray, out: FloatArray) -> None:
     """Fill ``out`` (N, n, 14 n) with W_m at N states (N, n)."""
     kin = unpacked(arm)
-    n, gravity = q.shape[1], kin.gravity.copy()
+    n, gravity, nothing = q.shape[1], kin.gravity.copy(), np.empty((0, 0))
     for k in range(q.shape[0]):
         out[k] = 0.0
-        momentum_columns(kin, gravity, q[k], qd[k], 1.0, out[k], None)
+        momentum_columns(kin, gravity, q[k], qd[k], 1.0, out[k], nothing)
         _place_motors(kin, out[k])
         for j in range(n):
             out[k, j, ROTOR * n + j] += qd[k, j]
@@ -144,10 +144,10 @@ def momentum_rate_kernel(
 ) -> None:
     """Fill ``out`` (N, n, 14 n) with W_c at N states (N, n); ``transition``: of friction, rad/s."""
     kin = unpacked(arm)
-    n, gravity = q.shape[1], kin.gravity.copy()
+    n, gravity, nothing = q.shape[1], kin.gravity.copy(), np.empty((0, 0))
     for k in range(q.shape[0]):
         out[k] = 0.0
-        momentum_columns(kin, gravity, q[k], qd[k], 1.0, None, out[k])
+        momentum_columns(kin, gravity, q[k], qd[k], 1.0, nothing, out[k])
         _place_motors(kin, out[k])
         for j in range(n):
             out[k, j, COULOMB * n + j] = -friction_sign(qd[k, j], transition)
