@@ -98,7 +98,7 @@ def test_the_controllers_box_holds_what_moves_as_the_true_arm_and_is_narrower(ou
     assert np.all((torque @ box.rad).max(axis=0) < 0.75 * (torque @ drawn.arm_prior.rad).max(axis=0))
 
 
-@pytest.mark.parametrize("key", ["viscous", "link_upper"])
+@pytest.mark.parametrize("key", ["viscous", pytest.param("link_upper", marks=pytest.mark.slow)])
 def test_an_interval_of_the_robot_file_that_is_not_proved_is_found(outcome, tmp_path: Path, capsys, key: str) -> None:
     shutil.copytree(outcome[0], tmp_path / "copy")
     path = tmp_path / "copy" / "robot.yaml"
