@@ -44,7 +44,6 @@ def motion(n: int, samples: int = 60) -> np.ndarray:
     return np.random.default_rng(3).uniform(-2.0, 2.0, (3, samples, n))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "sees", "every"),
     [
@@ -74,7 +73,6 @@ def test_a_tick_is_the_definition(model: RobotModel, name: str, sees: str, every
         np.testing.assert_allclose(one.residual(*state)[0], (expected - nominal)[k], atol=1e-11)
 
 
-@pytest.mark.slow
 def test_a_tick_is_what_torch_computed() -> None:
     """Weights, inputs and outputs of torch's own layers, kept in a file: also where torch is not installed."""
     kept = dict(np.load(REFERENCE))
@@ -90,7 +88,6 @@ def test_a_tick_is_what_torch_computed() -> None:
         np.testing.assert_allclose(found / s.torque_range, kept[network], atol=1e-6)
 
 
-@pytest.mark.slow
 def test_the_residual_is_zero_of_a_model_that_is_the_nominal_arm(model: RobotModel) -> None:
     learned = replace(made_up(model, "rbd_sign"), theta=np.array(model.theta_nominal))
     one = SteppingModel(learned, model.kinematics, model.theta_nominal, TRANSITION)
@@ -98,7 +95,6 @@ def test_the_residual_is_zero_of_a_model_that_is_the_nominal_arm(model: RobotMod
         assert not np.any(one.residual(*state)[0])
 
 
-@pytest.mark.slow
 def test_a_network_with_memory_says_at_most_the_sum_of_its_last_weights(model: RobotModel) -> None:
     learned = made_up(model, size=30.0)
     w, unit = learned.weights, learned.scaling.torque_range
@@ -242,7 +238,6 @@ def in_tick(residual: HybridResidual, n: int) -> AddedTorque:
     return AddedTorque("hybrid", source, np.full(n, 1.0), np.full(n, 100.0), 1e-3)
 
 
-@pytest.mark.slow
 def test_the_controller_takes_it_by_name(model: RobotModel, tmp_path: Path) -> None:
     learned = made_up(model)
     write_hybrid(tmp_path / "model.npz", learned)
@@ -279,7 +274,6 @@ def test_a_file_of_another_arm_or_rate_is_refused_at_the_start(model: RobotModel
     HybridResidual.read(model, path)  # without memory the rate does not matter
 
 
-@pytest.mark.slow
 def test_it_is_trusted_where_its_data_were(model: RobotModel) -> None:
     residual, n = HybridResidual(stepping(model, made_up(model, "rbd_sign_mlp"))), model.n
     zero = np.zeros(n)
@@ -290,7 +284,6 @@ def test_it_is_trusted_where_its_data_were(model: RobotModel) -> None:
     assert residual.predict(zero, zero, far)[1] == 0.0
 
 
-@pytest.mark.slow
 def test_a_jump_of_the_motion_empties_the_memory(model: RobotModel) -> None:
     residual, zero = HybridResidual(stepping(model, made_up(model))), np.zeros(model.n)
     for _ in range(WARM_UP + 1):
@@ -300,7 +293,6 @@ def test_a_jump_of_the_motion_empties_the_memory(model: RobotModel) -> None:
     assert residual.stepping.ticks == 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e308])
 def test_after_a_number_that_is_none_it_falls_back_in_one_tick_and_recovers(model: RobotModel, bad: float) -> None:
     residual, n = HybridResidual(stepping(model, made_up(model))), model.n
@@ -321,7 +313,6 @@ def test_after_a_number_that_is_none_it_falls_back_in_one_tick_and_recovers(mode
     assert np.all(np.isfinite(guard.torque))
 
 
-@pytest.mark.slow
 def test_a_tick_keeps_no_memory(model: RobotModel) -> None:
     residual, zero = HybridResidual(stepping(model, made_up(model))), np.zeros(model.n)
     for _ in range(2100):
@@ -335,7 +326,6 @@ def test_a_tick_keeps_no_memory(model: RobotModel) -> None:
     assert grown < 2048
 
 
-@pytest.mark.slow
 def test_only_training_imports_torch(model: RobotModel, tmp_path: Path) -> None:
     write_hybrid(tmp_path / "model.npz", made_up(model))
     program = f"""

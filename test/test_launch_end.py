@@ -133,12 +133,7 @@ def test_a_planner_that_dies_is_started_again_and_the_arm_is_braked_meanwhile(tm
 
 @pytest.mark.slow  # what ends a node brakes first: test_nodes_ending.py
 @pytest.mark.parametrize(
-    ("number", "whom"),
-    [
-        pytest.param(signal.SIGINT, os.killpg, marks=pytest.mark.slow),  # everyone is told: test_nodes_ending.py
-        pytest.param(signal.SIGTERM, os.kill, marks=pytest.mark.slow),  # to its nodes the same as the next
-        (signal.SIGKILL, os.kill),
-    ],
+    ("number", "whom"), [(signal.SIGINT, os.killpg), (signal.SIGTERM, os.kill), (signal.SIGKILL, os.kill)]
 )
 def test_whatever_ends_a_launch_in_motion_the_arm_is_braked_first(tmp_path: Path, number: int, whom: Any) -> None:
     """Ctrl-C in a terminal tells all; SIGTERM and SIGKILL end launch alone, and its nodes find out."""

@@ -33,7 +33,7 @@ import tracking
 
 @pytest.fixture(scope="module")
 def own() -> tuple[RobotModel, ControllerGains]:
-    model = load_robot("kinova_gen3", **tracking.FASTER)
+    model = load_robot("kinova_gen3")
     return model, design_gains(model)
 
 

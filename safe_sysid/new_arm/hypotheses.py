@@ -254,9 +254,10 @@ def _regressors(
     rng = np.random.default_rng(1)
     qd = rng.uniform(-1.0, 1.0, q.shape) * motion.velocity
     qdd = rng.uniform(-1.0, 1.0, q.shape) * motion.acceleration
-    r_now = r * rng.choice([-1.0, 1.0], q.shape) / np.sqrt(model.n)
+    corner = r * rng.choice([-1.0, 1.0], q.shape)
+    r_now = corner / np.sqrt(model.n)
     # Damping is the largest part, and certificates enclose it joint by joint.
-    damped = qdd + 2.0 * K_r * r_now + kappa * np.sqrt(model.n) * r_now
+    damped = qdd + 2.0 * K_r * r_now + kappa * corner
     return dynamics_of(model.kinematics).slotine_li_regressor(
         q, qd, qd + r_now, damped, model.friction_transition_velocity
     )
