@@ -32,7 +32,7 @@ from safe_sysid.logs.bounds_file import bounds_box, read_bounds
 from safe_sysid.logs.checks.checks import check_log
 from safe_sysid.logs.formats.reading import load_log, reading_of
 from safe_sysid.logs.log import Log, LogError
-from safe_sysid.planning.certification.certificate import PlanCertificate, start_check
+from safe_sysid.planning.certification.certificate import PlanCertificate
 from safe_sysid.planning.planner import Planner, PlannerOptions
 from safe_sysid.report.identification.output import write_all
 from safe_sysid.report.identification.result import IdentificationResult, payload_alone
@@ -364,11 +364,12 @@ def certify(
     """
     motion, box = _prepare(arm, payload, scene, None)
     curve = QuinticTrajectory(np.asarray(times, float), np.asarray(knots, float))
-    reasons = start_check(arm.model, box, motion.scene, motion.gains, curve.knots[0, 0])
+    planner = Planner(arm.model, motion.scene, motion.gains).with_tube(box)
+    reasons = planner.start_reasons(curve.knots[0, 0], box)
     if reasons:
         return Verdict(False, "\n".join(f"start may not be rested at: {reason}" for reason in reasons))
-    asked = Plan(curve, 0.0, curve.duration, box.identity, 0, np.zeros(arm.model.n))
-    return _told(Planner(arm.model, motion.scene, motion.gains).certificate(asked, box))
+    asked = Plan(curve, 0.0, curve.duration, box.identity, 0, np.zeros(arm.model.n), planner.tube)
+    return _told(planner.certificate(asked, box))
 
 
 def simulate(arm: Arm, payload: str = "auto", *, plans: int = 4, scene: str | Path = "open", seed: int = 0) -> Run:

@@ -25,7 +25,7 @@ from safe_sysid.control.controller import Controller, ControllerState
 from safe_sysid.control.feed_forward.by_name import make_added_torque
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.gains.design import check_acceleration, design_gains
-from safe_sysid.core.arrays import FloatArray
+from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.decimals import width_at_most
 from safe_sysid.errors import PlanError
 from safe_sysid.identification.diagnosis.narrowed import why_taught_nothing
@@ -61,6 +61,8 @@ class EpisodeResult:
     energy: FloatArray = field(default_factory=lambda: np.zeros(0))  #: (K,) lower bound of V from the measurement, J
     states: list[str] = field(default_factory=list)  #: (K,) name of the controller's state
     uncertainty: FloatArray = field(default_factory=lambda: np.zeros(0))  #: (K,) S
+    #: (K,) the tracking tube that was claimed, a place in :func:`~safe_sysid.control.tube.tubes_of`
+    tube: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     updates: list[tuple[float, UpdateResult]] = field(default_factory=list)  #: (time, result) of every identification
     #: (time, box) of every box that the controller announced
     announced: list[tuple[float, ParameterBox]] = field(default_factory=list)
@@ -153,7 +155,7 @@ class Episode:
         if self._plans:
             self._plan(0, start + t_p, np.stack([measurement.q, np.zeros(n), np.zeros(n)]), None)
         samples: list[Sample] = []
-        log: dict[str, list] = {key: [] for key in ("reference", "energy", "S")}
+        log: dict[str, list] = {key: [] for key in ("reference", "energy", "S", "tube")}
         pending: list[ParameterBox] = [] if self._known is None else [self._known]
         k = 0
         while True:
@@ -172,6 +174,7 @@ class Episode:
                 log["reference"].append(np.array(step.reference))
                 log["energy"].append(step.energy)
                 log["S"].append(controller.uncertainty)
+                log["tube"].append(controller.tube)
                 if step.announce is not None:
                     out.announced.append((measurement.stamp, step.announce))
                 if controller.state is ControllerState.FAULT:
@@ -186,6 +189,7 @@ class Episode:
             k += 1
         out.stamps, out.reference = np.array([m.stamp for m in samples]), np.array(log["reference"])
         out.energy, out.uncertainty = np.array(log["energy"]), np.array(log["S"])
+        out.tube = np.array(log["tube"], np.int64)
         if self._plans:
             out.failure = self._why_nothing_learned()
             if out.failure:

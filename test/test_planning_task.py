@@ -300,7 +300,7 @@ def test_a_step_in_motion_has_what_is_certified_to_fall_back_on(model: RobotMode
     start, box = planner.scene.start_for(model), known(model)
     task = TaskPlanner(planner, planner.scene.goal, seed=1)
     first = task.next(np.stack([start, 0 * start, 0 * start]), 0.0, box, 0).plan
-    margins = MotionMargins(planner)
+    margins = MotionMargins(planner.with_tube(box, first))
     margins.reserve[:] = 10.0
     time, state = task.start_of_next(first)
     asked = StepRequest(state, time, box, 1, first, planner.budget(), None)

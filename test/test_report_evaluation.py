@@ -312,26 +312,24 @@ def test_timing_that_was_not_kept_is_told() -> None:
     logs, r = clean_logs(), rig()
     # Gains for real time: in lock-step the delay is zero.
     r = replace(r, gains=design_gains(r.model))
-    assume = r.gains.assumptions
-    assert timing_notes(logs, r.gains, lockstep=False) == []
+    assume, tubes = r.gains.assumptions, (r.gains,)
+    assert timing_notes(logs, tubes, lockstep=False) == []
     kept = np.full(TICKS, 0.5 * assume.hold_max)
     late = np.where(np.arange(TICKS) % 4 == 0, 3.0 * assume.hold_max, kept)
     delay = np.full(TICKS, 0.5 * assume.delay_max)
     inside = replace(logs, plant=replace(logs.plant, delay=delay, age=kept))
-    assert timing_notes(inside, r.gains, lockstep=False) == []
-    (note,) = timing_notes(replace(logs, plant=replace(logs.plant, delay=delay, age=late)), r.gains, lockstep=False)
+    assert timing_notes(inside, tubes, lockstep=False) == []
+    (note,) = timing_notes(replace(logs, plant=replace(logs.plant, delay=delay, age=late)), tubes, lockstep=False)
     assert "25.0% of torques acted later than timing.hold_max_s" in note
     outside = replace(logs, plant=replace(logs.plant, delay=delay, age=late))
-    assert not_covered(outside, r.gains, lockstep=False) == np.count_nonzero(late > assume.hold_max)
-    assert not_covered(outside, r.gains, lockstep=True) == not_covered(inside, r.gains, lockstep=False) == 0
+    assert not_covered(outside, tubes, lockstep=False) == np.count_nonzero(late > assume.hold_max)
+    assert not_covered(outside, tubes, lockstep=True) == not_covered(inside, tubes, lockstep=False) == 0
     assert str(_success(3)) == "every bound held, nothing was violated; 3 late commands not covered by the proof"
     assert str(_success(0)) == "every bound held, nothing was violated"
     # What the controller has said of its claim is not said better afterwards, by whichever record.
     assert logs.controller is not None
     lost = replace(logs, controller=replace(logs.controller, claim_lost=("1.5 s: too late",)))
     for lockstep in (True, False):
-        assert timing_notes(lost, r.gains, lockstep) == [
-            "timing: the tracking bound is not proved since 1.5 s: too late"
-        ]
-        assert not_covered(lost, r.gains, lockstep) == 1
-    assert timing_notes(replace(logs, plant=replace(logs.plant, delay=late, age=late)), r.gains, lockstep=True) == []
+        assert timing_notes(lost, tubes, lockstep) == ["timing: the tracking bound is not proved since 1.5 s: too late"]
+        assert not_covered(lost, tubes, lockstep) == 1
+    assert timing_notes(replace(logs, plant=replace(logs.plant, delay=late, age=late)), tubes, lockstep=True) == []

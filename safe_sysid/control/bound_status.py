@@ -53,6 +53,7 @@ class BoundStatus:
             ParameterError: the law says that it proves the bound, and does not say its S.
         """
         self._model, self._gains, self._pose = model, gains, ""
+        self._claimed = gains
         self._law = law if isinstance(law, TrackingLaw) and law.proves is Proves.TRACKING else None
         if self._law is None and law.proves is Proves.TRACKING:
             raise ParameterError(f"control law {law.name} proves tracking: expected its S as `uncertainty`")
@@ -119,11 +120,15 @@ class BoundStatus:
         """A certified plan begins."""
         self._pose = ""
 
+    def use(self, gains: ControllerGains) -> None:
+        """Claim the bound of these gains from now on: of the same law, for another bound of S."""
+        self._claimed = gains
+
     def step(self) -> bool:
         """After the law's: whether S is above the assumed."""
         above = ""
         if self.possible and self._law is not None:
-            above = _why_not_now(self._gains, self._law.uncertainty)
+            above = _why_not_now(self._claimed, self._law.uncertainty)
             self._now = above or self._pose
         return bool(above)
 

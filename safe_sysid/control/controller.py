@@ -22,6 +22,7 @@ from safe_sysid.control.laws.robust import make_robust_law
 from safe_sysid.control.states import ControllerOutput, ControllerState
 from safe_sysid.control.take_over import TAKE_OVER, choose_take_over
 from safe_sysid.control.torque_rate import TorqueRate, clip_torque
+from safe_sysid.control.tube import tubes_of
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.decimals import at_least, at_most
 from safe_sysid.robot.config import per_joint
@@ -64,6 +65,10 @@ class Controller(PlanFollower):
         self.bound_status = BoundStatus(model, gains, self.law, None if added is None else added.bound)
         self._blend = BoxBlend(self.box, float(blend_s), gains.assumptions.hold_max)
         self._new_epoch: ParameterBox | None = None  # the prior that a reset blends to
+        self._tubes = tuple(tube for tube in tubes_of(model, gains) if isinstance(tube, ControllerGains))
+        self.tube_count, self.tube = len(self._tubes), 0
+        # Stamps of the last commands that were not the law's own, or with more S than a tube assumes; s.
+        self._above = [-np.inf] * self.tube_count
         self._sent = CommandWatch(model)
         rate = per_joint(model.settings.controller.torque_rate, n)
         self._rate = TorqueRate(rate, gains.assumptions.hold_max)
@@ -107,6 +112,11 @@ class Controller(PlanFollower):
         """S of the last step; nan if the law does not compute it."""
         return float(getattr(self.law, "uncertainty", np.nan))
 
+    @property
+    def claimed(self) -> ControllerGains:
+        """The gains, with the bounds of the tube that is claimed now: the plan's, until S or another plan ends that."""
+        return self._tubes[self.tube]
+
     # -- services -----------------------------------------------------------------------------------------------
 
     def start(self, stamp: float, q: FloatArray, qd: FloatArray, effort: FloatArray | None = None) -> list[str]:
@@ -134,6 +144,8 @@ class Controller(PlanFollower):
         self.law.reset(stamp, q, qd)
         if self.added is not None:
             self.added.begin()
+        self._claim(0)
+        self._above = [stamp] * self.tube_count
         self.bound_status.begin()
         self.bound_status.hold(self.box, q)
         if effort is None:
@@ -162,6 +174,11 @@ class Controller(PlanFollower):
     def status(self) -> dict[str, object]:
         """For diagnostics: law, tracking bound and feed-forward."""
         values: dict[str, object] = {"law": self.law.name, "tracking bound": self.bound_status.text}
+        if self.tube:
+            most = at_most(float(np.max(self.claimed.e_bound)), 3, scale=1000)
+            values["tube"] = (
+                f"{self.tube}, errors below {most} mrad or mm: S is at most {self.claimed.assumptions.uncertainty:.3g}"
+            )
         return values if self.added is None else {**values, "feed-forward": self.added.text}
 
     def fault(self, reason: str) -> None:
@@ -218,8 +235,31 @@ class Controller(PlanFollower):
         ramp = now + self._rate.left if self.taking_over else self._ramp_stamp
         return ramp + _RAMP_HOLDS * self.gains.assumptions.hold_max
 
-    def _begun(self) -> None:
+    def _begun(self, plan: Plan) -> None:
         self.bound_status.follow()
+        self._claim(plan.tube)
+
+    def _claim(self, tube: int) -> None:
+        """Claim the bounds of another tube of the same law from now on."""
+        self.tube = tube
+        self.followed.use(self.claimed)
+        self.bound_status.use(self.claimed)
+
+    def _why_not_begin(self, plan: Plan, stamp: float) -> str:
+        """A tube that is narrower than the claimed one begins where V is so small, and S was, as for a start."""
+        reason = super()._why_not_begin(plan, stamp)
+        # The widest tube's bound was never left, and what is claimed already goes on.
+        if reason or plan.tube in (0, self.tube) or not self.bound_status.possible:
+            return reason
+        gains = self._tubes[plan.tube]
+        most = gains.assumptions.uncertainty
+        if not self._above[plan.tube] < self.followed.looks_back_to:
+            return f"S was above {at_least(most)} a moment before, which its tube assumes"
+        e = np.abs(self._e) + gains.assumptions.position_error
+        spread = float(np.sum(np.square(gains.K_r * e / gains.r_bound)))
+        if not (spread <= 1.0 and self.followed.lets_begin(gains, stamp + gains.assumptions.delay_max)):
+            return f"V may have been above {at_least(gains.V_start)} J, which its tube begins below"
+        return ""
 
     def _why_not_yet(self, plan: Plan, now: float) -> str | None:
         """The ramp of a take-over must have ended."""
@@ -292,7 +332,7 @@ class Controller(PlanFollower):
         if reached is not None:
             self._take(reached)
             out.announce = reached
-        g, plan = self.gains, self._plan
+        g, plan = self.claimed, self._plan
         out.reference = self._hold if plan is None else plan.trajectory.state(stamp - plan.start_time)
         out.energy = tracking_energy(
             q, qd, out.reference, g.K_r, self._r_noise, g.inertia_lower, self._e, self._de, self._r
@@ -303,6 +343,8 @@ class Controller(PlanFollower):
             )
             return out
         torque = self.law.step(stamp, q, qd, out.reference, self._blend.model)
+        if plan is None and self.tube and not self.uncertainty <= g.assumptions.uncertainty:
+            self._claim(0)  # a pose is held, and the box grows: no certificate speaks of S there
         if self.bound_status.step():
             self.counts["S above assumed"] += 1
         self._command(torque, stamp, q, qd, elapsed, out)
@@ -329,6 +371,7 @@ class Controller(PlanFollower):
         # What the rate cuts is a mix with the command before.
         if self.taking_over or (j >= 0 and self._ramp_stamp >= stamp - elapsed - _TOLERANCE):
             self._ramp_stamp = stamp
+        self._note_uncertainty(np.inf if j >= 0 or self._rate.taking_over else self.uncertainty, stamp)
         if j < 0:
             known = np.inf if self._rate.taking_over else self.uncertainty
             self.followed.note(stamp, np.abs(self._r) + self._r_noise, known)
@@ -351,6 +394,12 @@ class Controller(PlanFollower):
                 self._broken = self._broken or clipped
             else:
                 self.fault(clipped)
+
+    def _note_uncertainty(self, uncertainty: float, stamp: float) -> None:
+        """S of a command, infinite if that is not the law's own: which tubes may begin soon."""
+        for i, tube in enumerate(self._tubes):
+            if not uncertainty <= tube.assumptions.uncertainty:
+                self._above[i] = stamp
 
     def _add(
         self,

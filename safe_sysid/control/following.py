@@ -27,7 +27,13 @@ _TOLERANCE = 1e-9  # s
 
 
 class PlanFollower:
-    """State, plans and boxes of a controller; no clocks, no I/O, a reason for each refusal."""
+    """State, plans and boxes of a controller; no clocks, no I/O, a reason for each refusal.
+
+    Attributes:
+        tube_count: so many tracking tubes plans may be certified for.
+    """
+
+    tube_count = 1
 
     def __init__(self, model: RobotModel) -> None:
         """Start idle with the prior box of epoch 0. ``model``: its ``arm_prior`` is the first box."""
@@ -61,7 +67,13 @@ class PlanFollower:
         """Why a plan may not begin from rest at its time; None if it may."""
         return None
 
-    def _begun(self) -> None:
+    def _why_not_begin(self, plan: Plan, stamp: float) -> str:
+        """Why a plan that was taken does not begin now after all; "" if it does."""
+        if self.state is ControllerState.HOLDING and self._why_not_yet(plan, stamp):
+            return "control was taken over"  # ticks that were late have prolonged the ramp
+        return ""
+
+    def _begun(self, plan: Plan) -> None:
         """A plan is followed from now on."""
 
     def fault(self, reason: str) -> None:
@@ -140,7 +152,7 @@ class PlanFollower:
             return "bounds are being reset"
         if self.stopped:
             return STOPPED
-        reason = why_not_plan(plan, self.model.n, self.box, self._known)
+        reason = why_not_plan(plan, self.model.n, self.box, self._known, self.tube_count)
         if reason is not None:
             return reason
         if self.state is ControllerState.TRACKING and self._plan is not None:
@@ -174,21 +186,26 @@ class PlanFollower:
 
     def _advance_plan(self, stamp: float) -> None:
         takes = self.state in (ControllerState.TRACKING, ControllerState.HOLDING)
+        refused = ""
         if self._next is not None and takes and stamp >= self._next.start_time - _TOLERANCE:
-            if self.state is ControllerState.HOLDING and self._why_not_yet(self._next, stamp):
-                self._next = None  # ticks that were late have prolonged the ramp
+            offered, self._next = self._next, None
+            refused = self._why_not_begin(offered, stamp)
+            if refused:
                 self.counts["plan refused"] += 1
-                self.reason = "at rest: the plan would have begun while control was taken over"
-                return
-            self._plan, self._next = self._next, None
-            self._begun()
-            self.state, self.reason = ControllerState.TRACKING, f"plan {self._plan.sequence}"
+                refused = f"the plan would have begun while {refused}"
+                if self.state is ControllerState.HOLDING:
+                    self.reason = f"at rest: {refused}"
+                    return
+            else:
+                self._plan = offered
+                self._begun(offered)
+                self.state, self.reason = ControllerState.TRACKING, f"plan {offered.sequence}"
         plan = self._plan
         if plan is None:
             return
         over = stamp >= plan.hand_over_time - _TOLERANCE and plan.t_plan < plan.trajectory.duration
         if over and self.state is ControllerState.TRACKING:
-            self.state, self.reason = ControllerState.BRAKING, "no plan for the hand-over"
+            self.state, self.reason = ControllerState.BRAKING, refused or "no plan for the hand-over"
         if stamp >= plan.end_time:
             self._hold[:] = 0.0
             self._hold[0] = plan.trajectory.knots[-1, 0]

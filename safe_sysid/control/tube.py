@@ -6,17 +6,22 @@ r"""The tube: how far an arm may be from its desired motion, as a value with two
   docs/understand/guarantees.md).
 
 Planner and certificates take either; data flows from here to them and never back.
+
+The theorem's tube is narrower where the box is smaller, with the same law: :func:`tubes_of`.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from safe_sysid.control.gains import ControllerGains, TrackingAssumptions
 from safe_sysid.control.gains.design import design_gains
+from safe_sysid.control.gains.synthesis import narrowed
+from safe_sysid.control.laws.robust import RobustLaw
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.decimals import at_most
 from safe_sysid.dynamics.magnitudes import rotor_ceiling
@@ -25,12 +30,16 @@ from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["MeasuredTube", "TrackingTube", "measured_tube", "torque_reserve", "tracking_tube"]
+__all__ = ["MeasuredTube", "TrackingTube", "measured_tube", "torque_reserve", "tracking_tube", "tubes_of"]
 
 #: Stands for "no hypothesis" where the theorem has one (of S, sqrt(W/s), and of H, kg m^2). Finite: margins are scaled.
 _NONE = 1e6
 #: An arm's inertia beside its rotors', as torque feels it, guessed.
 _SHAPE = 1.5
+#: Of the gains' own bound of S: what narrower tubes assume. A last step in V_max below a tenth is not worth a tube.
+_SHARES = (0.6, 0.36, 0.216, 0.13, 0.078)
+_WORTH = 0.9
+_KNOWN: WeakKeyDictionary[ControllerGains, tuple[ControllerGains, ...]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +79,32 @@ def tracking_tube(model: RobotModel, lockstep: bool = False) -> TrackingTube:
     if model.settings.controller.interface == "trajectory":
         return measured_tube(model)
     return design_gains(model, lockstep)
+
+
+def tubes_of(model: RobotModel, tube: TrackingTube) -> tuple[TrackingTube, ...]:
+    """All tubes that plans may be certified for, the widest first: ``tube`` itself.
+
+    The others are of the same law, for boxes that ask for less S: "Narrower tubes" in docs/understand/guarantees.md. A
+    plan names its tube by its place in this list (:attr:`~safe_sysid.trajectories.plan.Plan.tube`). A measured tube,
+    and a law that proves nothing, have no other.
+    """
+    if isinstance(tube, MeasuredTube) or model.settings.controller.law != RobustLaw.name:
+        return (tube,)
+    known = _KNOWN.get(tube)
+    if known is None:
+        known = _KNOWN[tube] = _narrower(model, tube)
+    return known
+
+
+def _narrower(model: RobotModel, gains: ControllerGains) -> tuple[ControllerGains, ...]:
+    found = [gains]
+    for share in _SHARES:
+        most = share * gains.assumptions.uncertainty
+        tube = narrowed(gains, model.kinematics, model.friction_transition_velocity, most)
+        if tube is None or not tube.V_max <= _WORTH * found[-1].V_max:
+            break
+        found.append(tube)
+    return tuple(found)
 
 
 def measured_tube(model: RobotModel) -> MeasuredTube:

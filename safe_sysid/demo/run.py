@@ -15,7 +15,7 @@ from safe_sysid.apps.judge.evaluation import Evaluation, Oracle, evaluate
 from safe_sysid.bring_up.domain import own_domain
 from safe_sysid.bring_up.kernels import compiling_beside, telling
 from safe_sysid.bring_up.processes import ProcessDiedError
-from safe_sysid.control.tube import MeasuredTube
+from safe_sysid.control.tube import MeasuredTube, tubes_of
 from safe_sysid.demo.options import DemoOptions, Setup, prepare
 from safe_sysid.demo.progress import Progress, make_console
 from safe_sysid.demo.state import RunState
@@ -118,7 +118,8 @@ def _run(setup: Setup, console: Console, domain: int) -> int:
         logs = read_logs(setup.run_dir, setup.model.n)
         evaluation = evaluate(logs, setup.model, setup.gains, _oracle(setup, logs))
         pictures = _draw(setup, logs, progress)
-    notes = timing_notes(logs, setup.gains, options.lockstep)
+    tubes = tubes_of(setup.model, setup.gains)
+    notes = timing_notes(logs, tubes, options.lockstep)
     reason = _reason(trouble, evaluation, goal_of(setup, logs), _tube_left(setup, logs))
     end = Exit(status=1 if reason else 0, reason=reason.partition("\n")[0])
     summary = summarise(setup, logs, evaluation, clock, state.warnings + notes, end)
@@ -143,7 +144,7 @@ def _run(setup: Setup, console: Console, domain: int) -> int:
     if reason:
         print(f"safe-sysid demo: FAILED: {reason}", file=sys.stderr)
     elif end.status == 0:
-        late = not_covered(logs, setup.gains, options.lockstep)
+        late = not_covered(logs, tubes, options.lockstep)
         console.print(_success(late, isinstance(setup.gains, MeasuredTube)))
     return end.status
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -163,8 +165,12 @@ def _timing(logs: RunLogs, clock: RunClock, lockstep: bool, period: float) -> Ru
     )
 
 
-def timing_notes(logs: RunLogs, gains: TrackingTube, lockstep: bool) -> list[str]:
-    """What the tracking bound assumes about timing and this run did not keep: where it was observed, not proved."""
+def timing_notes(logs: RunLogs, tubes: Sequence[TrackingTube], lockstep: bool) -> list[str]:
+    """What the tracking bound assumes about timing and this run did not keep: where it was observed, not proved.
+
+    ``tubes``: of :func:`~safe_sysid.control.tube.tubes_of`.
+    """
+    gains = tubes[0]
     plant, assume = logs.plant, gains.assumptions
     lost = () if logs.controller is None else logs.controller.claim_lost
     notes = [f"timing: the tracking bound is not proved since {loss}" for loss in lost]
@@ -182,27 +188,25 @@ def timing_notes(logs: RunLogs, gains: TrackingTube, lockstep: bool) -> list[str
                 f"(median {median:.2f} ms): there the tracking bound is not proved, only observed"
             )
     late = _late(logs, gains)
-    if late.size and (covered := _covered(logs, gains, late)) is not None:
+    if late.size and (covered := _covered(logs, tubes, late)) is not None:
         notes.append(
             f"timing: the theorem covers {covered} of these {late.size} late commands, for the arm was quiet enough"
         )
     return notes
 
 
-def not_covered(logs: RunLogs, gains: TrackingTube, lockstep: bool) -> int:
+def not_covered(logs: RunLogs, tubes: Sequence[TrackingTube], lockstep: bool) -> int:
     """How many commands were late and, as far as is known, outside the tracking theorem.
 
     At least one where the controller says that it has lost its claim: the console must not say less than /diagnostics.
+
+    ``tubes``: of :func:`~safe_sysid.control.tube.tubes_of`.
     """
     lost = 0 if logs.controller is None else len(logs.controller.claim_lost)
-    return max(lost, _not_covered(logs, gains, lockstep)) if isinstance(gains, ControllerGains) else lost
-
-
-def _not_covered(logs: RunLogs, gains: ControllerGains, lockstep: bool) -> int:
-    if lockstep or logs.plant is None or not logs.plant.delay.size:
-        return 0
-    late = _late(logs, gains)
-    return late.size - (_covered(logs, gains, late) or 0)
+    if lockstep or logs.plant is None or not logs.plant.delay.size or not isinstance(tubes[0], ControllerGains):
+        return lost
+    late = _late(logs, tubes[0])
+    return max(lost, late.size - (_covered(logs, tubes, late) or 0))
 
 
 def _late(logs: RunLogs, gains: ControllerGains) -> NDArray[np.intp]:
@@ -213,18 +217,20 @@ def _late(logs: RunLogs, gains: ControllerGains) -> NDArray[np.intp]:
     return np.flatnonzero((plant.delay > assume.delay_max) | (plant.age > assume.hold_max))
 
 
-def _covered(logs: RunLogs, gains: ControllerGains, late: NDArray[np.intp]) -> int | None:
+def _covered(logs: RunLogs, tubes: Sequence[TrackingTube], late: NDArray[np.intp]) -> int | None:
     """How many late commands ended a gap that the theorem covers; None: the controller's log does not say."""
     plant, log = logs.plant, logs.controller
     if plant is None or log is None or not log.e.size or not plant.answered.size:
         return None
-    a = gains.assumptions
-    error = a.velocity_error + gains.K_r * a.position_error
     count = 0
     for k in late[late > 0]:
         before = int(np.searchsorted(log.time, plant.answered[k - 1] - 1e-6))
         if before < log.time.size and abs(log.time[before] - plant.answered[k - 1]) < 1e-6:
-            r = np.abs(log.de[before] + gains.K_r * log.e[before]) + error
+            gains = tubes[int(log.tube[before]) if log.tube.size else 0]
+            if not isinstance(gains, ControllerGains):
+                return None
+            a = gains.assumptions
+            r = np.abs(log.de[before] + gains.K_r * log.e[before]) + a.velocity_error + gains.K_r * a.position_error
             # That of the command in force until this one acted counts, too, and how old it had become.
             last = slice(max(before - 1, 0), before + 1)
             known, mixed = float(np.max(log.uncertainty[last])), log.mixed[last] if log.mixed.size else (0.0,)

@@ -7,12 +7,13 @@ Pure: no clocks but the one in the budget, no messages. Without a deadline the s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from safe_sysid.control.tube import TrackingTube
+from safe_sysid.control.tube import TrackingTube, tubes_of
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.certification.certificate import PlanCertificate, start_check, verify_plan
@@ -30,6 +31,7 @@ from safe_sysid.planning.results import (
     bounds_stopped_improving,
     hand_over_state,
 )
+from safe_sysid.planning.tube_choice import narrowest_tube
 from safe_sysid.robot.config import PlannerSettings
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox, frozen_array
@@ -62,17 +64,18 @@ class _PlanningCall:
     start_time: float
     sequence: int
     calibration: Calibration | None
+    tube: int
 
     def plan(self, k: FloatArray, t_plan: float) -> Plan:
         trajectory = self.context.family.trajectory(k)
-        return Plan(trajectory, self.start_time, t_plan, self.context.box.identity, self.sequence, k)
+        return Plan(trajectory, self.start_time, t_plan, self.context.box.identity, self.sequence, k, self.tube)
 
 
 class Planner:
     """Receding-horizon planner of certified trajectories: exciting ones, or ones that lead somewhere.
 
     Args:
-        gains: the controller's; the tracking tube comes from these and from nowhere else.
+        gains: the controller's; the tracking tubes come from these and from nowhere else.
         settings: times, range and margins; the model's own by default.
         certify: rigorous check of one plan; by default :func:`~.certificate.verify_plan`.
         check_start: reasons against starting at rest at a pose; by default the certificate module's.
@@ -96,25 +99,48 @@ class Planner:
         """
         model.require_turning("planning")
         model.require_known_reactions("planning")
-        self.model, self.scene, self.gains = model, scene, gains
+        self.model, self.scene = model, scene
+        self.widest, self.tubes = gains, tubes_of(model, gains)
+        self.gains, self.tube = gains, 0  # of the tube that plans are for
+        self._choice: tuple[ParameterBox, int] | None = None
         self.settings = model.settings.planner if settings is None else settings
         self.options = PlannerOptions() if options is None else options
         self.seed = seed
         self._given = (certify, check_start)
-        self._certify = certify or self._verify
-        self._start_refusals = check_start or self.start_reasons
         self._proximity = Proximity.build(model, scene, self.settings.clearance_margin)
         frames = {int(joint): i for i, joint in enumerate(self._proximity.frames)}
         self._frame_of = {body.name: frames[body.joint] for body in model.bodies if body.joint in frames}
 
     def with_scene(self, scene: Scene) -> Planner:
         """The same planner in another scene; only for an arm at rest: plans under way are certified for the old one."""
-        return Planner(self.model, scene, self.gains, self.settings, self.options, self.seed, *self._given)
+        return Planner(self.model, scene, self.widest, self.settings, self.options, self.seed, *self._given)
+
+    def with_tube(self, box: ParameterBox, previous: Plan | None = None) -> Planner:
+        """The same planner for the narrowest tube that a box allows; in motion for that of the plan under way.
+
+        Whether V is small enough for a narrower one the controller judges where that begins: from rest it is.
+
+        Args:
+            box: that the controller works with.
+            previous: the plan under way, if any.
+        """
+        if previous is not None:
+            tube = min(previous.tube, len(self.tubes) - 1)
+        else:
+            known = self._choice
+            if known is None or not (box.is_inside(known[0]) and known[0].is_inside(box)):
+                known = self._choice = box, narrowest_tube(self.model, self.tubes, box)
+            tube = known[1]
+        if tube == self.tube:
+            return self
+        other = copy(self)
+        other.tube, other.gains = tube, self.tubes[tube]
+        return other
 
     def certificate(self, plan: Plan, box: ParameterBox, intervals: int | None = None) -> PlanCertificate:
         """The rigorous margins of a plan, with this planner's settings, or another number of time cells."""
         return verify_plan(
-            plan, self.model, box, self.scene, self.gains,
+            plan, self.model, box, self.scene, self.widest,
             intervals=intervals or self.settings.intervals, clearance_margin=self.settings.clearance_margin,
         )  # fmt: skip
 
@@ -122,7 +148,13 @@ class Planner:
         """Why the arm may not rest at q (n,) rad, with this planner's settings; empty if it may."""
         return start_check(self.model, box, self.scene, self.gains, q, self.settings.clearance_margin)
 
-    def _verify(self, plan: Plan, box: ParameterBox) -> PlanVerdict:
+    def _start_refusals(self, q: FloatArray, box: ParameterBox) -> Sequence[str]:
+        check = self._given[1]
+        return self.start_reasons(q, box) if check is None else check(q, box)
+
+    def _certify(self, plan: Plan, box: ParameterBox) -> PlanVerdict:
+        if self._given[0] is not None:
+            return self._given[0](plan, box)
         return verdict_of(self.certificate(plan, box), self.gains, self._frame_of, self._proximity.settled)
 
     def budget(self, deadline: float | None = None, cancelled: Callable[[], bool] | None = None) -> Budget:
@@ -272,6 +304,12 @@ class Planner:
                 start_state, start_time, box, sequence, previous, executed_information, budget, last,
                 calibration, goal, cost, on_certified,
             )  # fmt: skip
+        fitting = self.with_tube(box, previous)
+        if fitting is not self:
+            return fitting.plan_next(
+                start_state, start_time, box, sequence, previous, executed_information, budget, last,
+                calibration, goal, cost, on_certified,
+            )  # fmt: skip
         budget = self.budget() if budget is None else budget
         if calibration is not None:
             budget = replace(budget, certificate_s=max(budget.certificate_s, calibration.certificate_s))
@@ -286,7 +324,7 @@ class Planner:
         family = self.family(start, previous, start_time)
         context = self.context(start, box, executed_information, last, calibration, goal, family)
         problem = self._problem(context, sequence, previous, calibration, cost)
-        request = _PlanningCall(context, start_time, sequence, calibration)
+        request = _PlanningCall(context, start_time, sequence, calibration, self.tube)
 
         def tell(found: SearchResult) -> None:
             if on_certified is not None:

@@ -39,6 +39,8 @@ class Plan:
     box_identity: str  #: ``epoch:seq`` of the box that it is certified for
     sequence: int
     k: FloatArray  #: (n,) parameter that the optimiser chose, in [-1, 1]; for the record
+    #: the tracking tube that it is certified for: place in :func:`~safe_sysid.control.tube.tubes_of`, 0 the widest
+    tube: int = 0
 
     def __post_init__(self) -> None:
         """Validate.
@@ -54,6 +56,8 @@ class Plan:
             )
         if not isinstance(self.sequence, int) or self.sequence < 0:
             raise PlanError(f"plan.sequence = {self.sequence!r}: expected a non-negative integer")
+        if not isinstance(self.tube, int) or self.tube < 0:
+            raise PlanError(f"plan.tube = {self.tube!r}: expected a non-negative integer")
         parse_identity(self.box_identity)
         object.__setattr__(self, "k", frozen_array(self.k, (self.trajectory.n,), "plan.k"))
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safe_sysid.apps.judge.record import JudgeRecord
-from safe_sysid.control.tube import MeasuredTube, TrackingTube
+from safe_sysid.control.tube import MeasuredTube, TrackingTube, tubes_of
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.decimals import at_least, at_most
 from safe_sysid.dynamics import dynamics_of
@@ -59,23 +59,29 @@ def judge_tracking(
     e = model.shortest_way(controller.q_d[theirs] - q)
     de = controller.qd_d[theirs] - qd
     time = plant.time[ours]
-    position, velocity, share = np.abs(e) / gains.e_bound, np.abs(de) / gains.de_bound, np.zeros(time.size)
+    # The bounds of the tube that was claimed at each tick.
+    tubes = tubes_of(model, gains)
+    claimed = np.clip(controller.tube[theirs] if controller.tube.size else np.zeros(time.size, int), 0, len(tubes) - 1)
+    e_bound, de_bound = (np.stack([getattr(tube, x) for tube in tubes])[claimed] for x in ("e_bound", "de_bound"))
+    position, velocity, share = np.abs(e) / e_bound, np.abs(de) / de_bound, np.zeros(time.size)
+    energy, V_max = np.zeros(time.size), np.ones(time.size)
     if not isinstance(gains, MeasuredTube):
         energy = _energy(model, plant.theta_true, q, de + gains.K_r * e)
-        share = energy / gains.V_max
+        V_max = np.array([tube.V_max for tube in tubes if not isinstance(tube, MeasuredTube)])[claimed]
+        share = energy / V_max
     # NaN must count as a violation: "not (<= 1)".
     bad = ~((position <= 1.0).all(axis=1) & (velocity <= 1.0).all(axis=1) & (share <= 1.0))
     if isinstance(gains, MeasuredTube):
         _judge_acceleration(record, plant, controller, gains, ours)
     result: dict[str, Tracking | None] = {}
-    cases = (("position", position, e, gains.e_bound, "rad"), ("velocity", velocity, de, gains.de_bound, "rad/s"))
+    cases = (("position", position, e, e_bound, "rad"), ("velocity", velocity, de, de_bound, "rad/s"))
     for kind, shares, value, bound, unit in cases:
         k, j = divmod(int(np.argmax(np.nan_to_num(shares, nan=np.inf))), n)
-        result[kind] = _worst(shares[k, j], model.joint_names[j], time[k], abs(value[k, j]), bound[j], unit)
+        result[kind] = _worst(shares[k, j], model.joint_names[j], time[k], abs(value[k, j]), bound[k, j], unit)
     result["energy"] = None
     if not isinstance(gains, MeasuredTube):
         k = int(np.argmax(np.nan_to_num(share, nan=np.inf)))
-        result["energy"] = _worst(share[k], "all joints", time[k], energy[k], gains.V_max, "J")
+        result["energy"] = _worst(share[k], "all joints", time[k], energy[k], V_max[k], "J")
     if np.any(bad):
         first = int(np.flatnonzero(bad)[0])
         worst = max((item for item in result.values() if item is not None), key=lambda item: item.percent)

@@ -39,7 +39,7 @@ def logs_of_episode(result: EpisodeResult, plant: Plant) -> RunLogs:
         ),
         ControllerLog(
             result.stamps, result.reference[:, 0], result.reference[:, 1], np.isin(result.states, GUARANTEED),
-            np.array(result.states), none, none, none, qdd_d=result.reference[:, 2],
+            np.array(result.states), none, none, none, qdd_d=result.reference[:, 2], tube=result.tube,
         ),
         tuple(
             UpdateEntry(

@@ -30,6 +30,7 @@ from safe_sysid.planning.planner import Planner, PlannerResult, hand_over_state
 from safe_sysid.planning.results import PlanStatus
 from safe_sysid.planning.task.inverse_kinematics import goal_from_pose, nearest_turn
 from safe_sysid.planning.task.task import TaskPlanner, TaskStatus, follow
+from safe_sysid.planning.tube_choice import fitting_tube
 from safe_sysid.report.drawing.motion_picture import draw_motion
 from safe_sysid.robot.margin import UNITS, margin_records
 from safe_sysid.robot.model import RobotModel
@@ -136,9 +137,10 @@ def goals_of(
         say: gets a line per pose.
     """
     model, near, found = motion.model, motion.start, []
+    tube = fitting_tube(model, motion.gains, box)
 
     def refusals(q: FloatArray) -> Sequence[str]:
-        return start_check(model, box, motion.scene, motion.gains, q)
+        return start_check(model, box, motion.scene, tube, q)
 
     for x, y, z, *rpy in poses:
         near = goal_from_pose(model, (x, y, z), rotation_from_rpy(rpy), near, clear=refusals, seed=seed)

@@ -33,10 +33,17 @@ class KnownBoxes(OrderedDict[str, ParameterBox]):
             self.popitem(last=False)
 
 
-def why_not_plan(plan: Plan, n: int, box: ParameterBox, known: Mapping[str, ParameterBox]) -> str | None:
-    """Reason why a plan is not certified for what this controller does, None if it is. ``box``: in force."""
+def why_not_plan(
+    plan: Plan, n: int, box: ParameterBox, known: Mapping[str, ParameterBox], tubes: int = 1
+) -> str | None:
+    """Reason why a plan is not certified for what this controller does, None if it is.
+
+    ``box``: in force; ``tubes``: so many tracking tubes this controller's gains have.
+    """
     if plan.trajectory.n != n:
         return f"plan has {plan.trajectory.n} joints: expected {n}"
+    if plan.tube >= tubes:
+        return f"plan is certified for tube {plan.tube}: expected at most {tubes - 1}, this controller's narrowest"
     epoch, _ = parse_identity(plan.box_identity)
     if epoch != box.epoch:
         return f"plan is certified for box {plan.box_identity}: expected epoch {box.epoch}"

@@ -101,7 +101,7 @@ class ClosedLoop:
             own: the damping is ``own H r``, H the arm's own inertia, instead of ``K_d r``, 1/s; kappa then follows.
             age: oldest that a command in force may be, s; None: ``hold_max``. It matters to that damping.
         """
-        self.kin, self.assume, self.K_r, self.kappa = kin, assume, K_r, kappa
+        self.kin, self.assume, self.K_r, self.kappa, self.own = kin, assume, K_r, kappa, own
         self.transition, self.root = transition, np.sqrt(inertia_lower)
         self.norms = link_norms(kin, box.lower, box.upper)
         self.viscous, self.coulomb = box.upper[box.layout.viscous], box.upper[box.layout.coulomb]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,7 +15,7 @@ from safe_sysid.errors import ParameterError
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["synthesise"]
+__all__ = ["narrowed", "synthesise"]
 
 _ROUND = 1.0 + 1e-10
 #: Candidates: c of the robust term, and the lead as a share of (hold_max + delay_max) / 2.
@@ -112,6 +113,44 @@ def _synthesised(
             "own position controller move it (controller.interface: trajectory), which needs no such bound"
         )
     nu, c, lead, power_loss = best
+    return _gains(loop, box, lam, K_d, c, lead, nu, power_loss)
+
+
+def narrowed(gains: ControllerGains, kin: Kinematics, transition: float, uncertainty: float) -> ControllerGains | None:
+    """The same law, and what the theorem proves of it where S stays below a smaller bound.
+
+    "Narrower tubes" in docs/understand/guarantees.md: law, box and all other assumptions are those of ``gains``.
+
+    Args:
+        kin: of the arm that the gains are for.
+        transition: friction transition velocity, rad/s.
+        uncertainty: bound of S, at most the gains' own, sqrt(W/s).
+
+    Returns:
+        None if that proves no smaller V_max.
+    """
+    g = gains
+    assume = replace(g.assumptions, uncertainty=uncertainty)
+    loop = ClosedLoop(kin, g.box, assume, g.inertia_lower, g.K_r, g.K_d, g.kappa, transition, g.own_damping)
+    widest = float(np.sqrt(2.0 * g.V_start))
+    smallest = _smallest(loop, g.robust_gain, g.lead, widest)
+    if smallest is None or not smallest[0] <= widest:
+        return None
+    return _gains(loop, g.box, g.inertia_lower, g.K_d, g.robust_gain, g.lead, *smallest)
+
+
+def _gains(
+    loop: ClosedLoop,
+    box: ParameterBox,
+    lam: FloatArray,
+    K_d: FloatArray,
+    c: float,
+    lead: float,
+    nu: float,
+    power_loss: PowerLoss,
+) -> ControllerGains:
+    """All that follows from the law's numbers and nu = sqrt(2 V_max)."""
+    assume, own, k_r = loop.assume, loop.own, loop.K_r
     late = [
         (age, found[0])
         for age in np.geomspace(assume.hold_max, max(_LATE, assume.hold_max), 16)

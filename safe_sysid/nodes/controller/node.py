@@ -335,7 +335,7 @@ class ControllerNode(ManagedNode):
         values: dict[str, object] = {"state": core.state.value, "reason": core.reason}
         values |= {"box": core.box.identity, "blending": core.blending, "plans taken": session.plans}
         if isinstance(core, Controller):
-            values |= {"V at least / V_max": f"{at_least(session.energy)} / {at_most(core.gains.V_max)} J"}
+            values |= {"V at least / V_max": f"{at_least(session.energy)} / {at_most(core.claimed.V_max)} J"}
         values |= core.status
         if self._added is not None:
             self._tell_of_feed_forward(self._added)

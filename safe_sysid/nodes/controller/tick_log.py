@@ -141,7 +141,7 @@ class TorqueTickLog(TickLog):
     ) -> None:
         """Nothing has happened yet; see :class:`TickLog`."""
         # By how much the command is older than its stamp is `mixed_us`.
-        scalars = ("state", "energy", "uncertainty", "mixed_us")
+        scalars = ("state", "energy", "uncertainty", "mixed_us", "tube")
         super().__init__(core, lockstep, now_ns, most, ("q_d", "qd_d", "qdd_d", "e", "de", "torque"), scalars)
         self._core = core
         a = core.gains.assumptions
@@ -164,7 +164,7 @@ class TorqueTickLog(TickLog):
 
     def _judge(self, latency: float, age: float) -> None:
         """Late: what was in force had become too old. The theorem covers that where the arm was quiet before."""
-        gains = self._core.gains
+        gains = self._core.claimed
         # A command that the rate cut is a mix with older ones.
         before, self._oldest = self._oldest, age + self._mixed_for
         if latency <= gains.assumptions.delay_max and age <= gains.assumptions.hold_max:
@@ -186,7 +186,7 @@ class TorqueTickLog(TickLog):
         self._mixed_for, mixed = core.followed.older, core.followed.mixed
         self._uncertainty, self._proved_before = (self._uncertainty[1], mixed), core.bound_status.holds
         known = mixed if np.isfinite(mixed) else np.nan
-        self._scalars[:4] = _INDEX[core.state], out.energy, known, 1e6 * self._mixed_for
+        self._scalars[:5] = _INDEX[core.state], out.energy, known, 1e6 * self._mixed_for, core.tube
         error, error_rate, r = core.tracking_error
         self._r_before, self._stamp_before = np.abs(r) + self._r_error, stamp_ns
         desired = out.reference

@@ -34,7 +34,13 @@ def plan_record(result: PlannerResult, sequence: int, start_ns: int, box: Parame
     if plan is not None:
         times, knots = plan.trajectory.times.tolist(), plan.trajectory.knots.tolist()
         entry |= {"t_plan": plan.t_plan, "duration": plan.trajectory.duration, "times": times}
-        entry |= {"knots": knots, "k": plan.k.tolist(), "cost": result.cost, "condition": result.condition}
+        entry |= {
+            "knots": knots,
+            "k": plan.k.tolist(),
+            "tube": plan.tube,
+            "cost": result.cost,
+            "condition": result.condition,
+        }
     return entry
 
 

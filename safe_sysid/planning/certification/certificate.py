@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from safe_sysid.control.tube import TrackingTube
+from safe_sysid.control.tube import TrackingTube, tubes_of
 from safe_sysid.core.arrays import BoolArray, FloatArray
 from safe_sysid.decimals import at_least, at_most
 from safe_sysid.errors import PlanError
@@ -48,11 +48,13 @@ class PlanCertificate:
     #: (M, P, 3) directions that separate the pairs of bodies, clearance's and self-clearance's in the order of
     #: :func:`safe_sysid.reachability.clearance.clearance_pairs`; any direction proves what it proves
     witness: FloatArray
+    tube: int = 0  #: that it is for, a place in :func:`~safe_sysid.control.tube.tubes_of`
 
     def summary(self) -> str:
         """One line for logs: verdict and the smallest margin of each family."""
         parts = "; ".join(str(self.families[name]) for name in FAMILIES if name in self.families)
-        return f"{self.status} [box {self.box_identity}]: {parts}" if parts else self.status
+        tube = f", tube {self.tube}" if self.tube else ""
+        return f"{self.status} [box {self.box_identity}{tube}]: {parts}" if parts else self.status
 
 
 def verify_plan(
@@ -76,9 +78,10 @@ def verify_plan(
     each family could be certified.
 
     Args:
-        plan: only its trajectory and box identity are used.
+        plan: only its trajectory, box identity and tube are used.
         box: that the controller works with, now or until the plan ends.
-        gains: of the controller; its tracking bound is what everything here rests on.
+        gains: of the controller, the widest tube; the tracking bound of the plan's tube, which is one of theirs, is
+            what everything here rests on.
         intervals: number of time cells to begin with; None for the model's setting.
         clearance_margin: smallest distance asked for, m; None for the model's setting.
         splits: how often a cell may be halved.
@@ -95,6 +98,11 @@ def verify_plan(
         empty: Mapping[str, Any] = MappingProxyType({})
         none = np.zeros(0)
         return PlanCertificate(False, status, empty, empty, empty, none, box.identity, none.reshape(0, 0, 3))
+    if plan.tube:
+        tubes = tubes_of(model, gains)
+        if not plan.tube < len(tubes):
+            raise PlanError(f"plan.tube = {plan.tube}: expected at most {len(tubes) - 1}, the narrowest of these gains")
+        gains = tubes[plan.tube]
     settings = model.settings.planner
     borders = _borders(plan.trajectory, settings.intervals if intervals is None else intervals, grid)
     if not (isinstance(splits, int) and splits >= 0):
@@ -107,7 +115,7 @@ def verify_plan(
             raise PlanError(
                 f"directions of shape {directions.shape}: expected ({len(borders)}, P, 3), one per cell and pair"
             )
-    return _conclude(find.labels, _refined(find, find(borders, directions), splits), box.identity)
+    return _conclude(find.labels, _refined(find, find(borders, directions), splits), box.identity, plan.tube)
 
 
 def _borders(trajectory: QuinticTrajectory, intervals: int, grid: ArrayLike | None) -> FloatArray:
@@ -262,7 +270,7 @@ def _finder(
     return MarginFinder(trajectory, model, box, scene, gains, clearance_margin, threads)
 
 
-def _conclude(labels: Mapping[str, Labels], cells: CellMargins, identity: str) -> PlanCertificate:
+def _conclude(labels: Mapping[str, Labels], cells: CellMargins, identity: str, tube: int) -> PlanCertificate:
     start = cells.borders[:, 0]
     families = {name: Margin.smallest(name, labels[name], cells.values[name], start) for name in FAMILIES}
     margins = {family: frozen_array(cells.values[family], None, family, finite=False) for family in FAMILIES}
@@ -274,5 +282,5 @@ def _conclude(labels: Mapping[str, Labels], cells: CellMargins, identity: str) -
     for array in (grid, witness):
         array.setflags(write=False)
     return PlanCertificate(
-        not bad, status, freeze(families), freeze(margins), freeze(dict(labels)), grid, identity, witness
+        not bad, status, freeze(families), freeze(margins), freeze(dict(labels)), grid, identity, witness, tube
     )

@@ -25,7 +25,7 @@ class MotionMargins:
     """Margins (6,) of a motion: m to obstacles, m to the arm itself, shares of the torques, of S, inertia and rates.
 
     Attributes:
-        planner: robot, scene, gains and settings come from it.
+        planner: robot, scene, settings and the tube that motions are for come from it.
         reserve: (6,) what the quick margins have to be at least, by what certificates said they are worth.
     """
 
@@ -81,5 +81,5 @@ class MotionMargins:
         p = self.planner
         rest = np.stack([q, np.zeros_like(q), np.zeros_like(q)])
         family, k = TrajectoryFamily(rest, np.ones(len(q)), p.settings.t_f), np.zeros((1, len(q)))
-        plan = Plan(family.trajectory(k[0]), 0.0, p.settings.t_p, margins.box.identity, 0, k[0])
+        plan = Plan(family.trajectory(k[0]), 0.0, p.settings.t_p, margins.box.identity, 0, k[0], p.tube)
         self.learn(self.quick(family, k, margins)[0], p.certificate(plan, margins.box, intervals=1))

@@ -67,6 +67,7 @@ class _PlanPart(StrictModel):
         list[Annotated[list[Row], Field(min_length=3, max_length=3)]], Field(min_length=2, max_length=_MAX_KNOTS)
     ]
     k: Row
+    tube: Annotated[int, Field(ge=1, lt=1000)] | None = None  # None: the widest
 
 
 class _BoxPart(StrictModel):
@@ -155,6 +156,7 @@ def write_plan(
     """Write a certified plan, whole or not at all. Returns the path of the file.
 
     Args:
+        gains: of the controller, the widest tube: the plan names its own of theirs.
         path: of the ``.json`` file, or an existing directory, where it gets the name :func:`file_name`.
         certificate: of the plan, by :func:`safe_sysid.planning.certification.certificate.verify_plan`.
         intervals: of the certificate; None: the model's setting.
@@ -168,6 +170,8 @@ def write_plan(
         path = path / file_name(plan)
     if not certificate.ok:
         raise PlanFileError(f"{path}: certificate: {certificate.status}: expected a certified plan")
+    if plan.tube != certificate.tube:
+        raise PlanFileError(f"{path}: tube: plan {plan.tube}, certificate {certificate.tube}: expected the same")
     if not plan.box_identity == box.identity == certificate.box_identity:
         raise PlanFileError(
             f"{path}: box: plan {plan.box_identity}, box {box.identity}, certificate {certificate.box_identity}: "
@@ -188,6 +192,7 @@ def write_plan(
             "times": trajectory.times.tolist(),
             "knots": trajectory.knots.tolist(),
             "k": plan.k.tolist(),
+            **({"tube": plan.tube} if plan.tube else {}),
         },
         "certificate": {
             "intervals": settings.intervals if intervals is None else int(intervals),
@@ -274,7 +279,10 @@ def read_plan(path: str | Path) -> PlanFile:
     try:
         trajectory = QuinticTrajectory(np.array(part.times), np.array(part.knots))
         parameters = ParameterBox(np.array(box.lower), np.array(box.upper), box.epoch, box.seq)
-        plan = Plan(trajectory, part.start_time, part.t_plan, parameters.identity, part.sequence, np.array(part.k))
+        plan = Plan(
+            trajectory, part.start_time, part.t_plan, parameters.identity, part.sequence, np.array(part.k),
+            part.tube or 0,
+        )  # fmt: skip
     except SafeSysIdError as error:
         raise PlanFileError(f"{path}: {error}") from None
     return PlanFile(

@@ -206,18 +206,19 @@ def angles_of_pose(
         PlanError: there are none; with reasons.
     """
     p = planner_of(solver)
-    return goal_from_pose(p.model, position, rotation, near, clear=lambda q: p.start_reasons(q, box))
+    fitting = p.with_tube(box)
+    return goal_from_pose(p.model, position, rotation, near, clear=lambda q: fitting.start_reasons(q, box))
 
 
 def sweep(solver: Solver, plan: Plan) -> SweptVolume:
     """Where the arm and its payload may be along a plan, tracking error included."""
-    return _swept(planner_of(solver), plan.trajectory)
+    return _swept(planner_of(solver), plan.trajectory, plan.tube)
 
 
-def _swept(planner: Planner, trajectory: QuinticTrajectory) -> SweptVolume:
+def _swept(planner: Planner, trajectory: QuinticTrajectory, tube: int = 0) -> SweptVolume:
     intervals = planner.settings.intervals
     cells = time_cells(trajectory, intervals)
-    gains = planner.gains
+    gains = planner.tubes[tube]
     tracking = (
         ErrorBox(gains.e_bound, gains.de_bound, gains.dde_bound)
         if isinstance(gains, MeasuredTube)
@@ -236,7 +237,7 @@ def write_file(solver: Solver, plan: Plan, certificate: PlanCertificate, box: Pa
         p.model,
         box,
         p.scene,
-        p.gains,
+        p.widest,
         intervals=p.settings.intervals,
         clearance_margin=p.settings.clearance_margin,
     )

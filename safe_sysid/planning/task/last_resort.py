@@ -66,9 +66,9 @@ class LastResort:
             per_call: about so many poses are looked at in one call, where there is no deadline; about 1 ms each.
             most: and so many in one search.
         """
-        self._margins, self._planner = margins, margins.planner
+        self._margins = margins
         self._seed, self._per_call, self._most = seed, per_call, most
-        self.way = np.zeros((0, self._planner.model.n))
+        self.way = np.zeros((0, self._margins.planner.model.n))
         self.looked, self.paused = 0, False
         self.reasons: tuple[str, ...] = ()
         self.parted: tuple[Separation, ...] = ()
@@ -128,7 +128,7 @@ class LastResort:
     def _search(
         self, start: FloatArray, goal: FloatArray, box: ParameterBox
     ) -> Generator[int, None, FloatArray | None]:
-        planner = self._planner
+        planner = self._margins.planner
         goals = goals_of_other_turns(planner.model, start, goal)
         lower, upper = room_to_search(planner.model, start, goals)
 
@@ -162,7 +162,7 @@ class LastResort:
     def _no_way(self) -> tuple[str, ...]:
         total = max(sum(self._against.values()), 1)
         named = ", ".join(f"{name} ({100 * times / total:.0f} %)" for name, times in self._against.most_common(_NAMED))
-        names = self._planner.model.joint_names
+        names = self._margins.planner.model.joint_names
         return (
             f"no way of poses that may be rested at was found, {self.looked} looked at; in the way most often: {named}",
             *(separation.text(names[separation.joint]) for separation in self.parted),
@@ -172,7 +172,7 @@ class LastResort:
 
     def _along(self, request: StepRequest) -> tuple[Plan | None, PlanCertificate | None, int]:
         """The farthest certified motion along the way of those tried: plan, last certificate, how many were tried."""
-        planner, family = self._planner, self._planner.family(request.start)
+        planner, family = self._margins.planner, self._margins.planner.family(request.start)
         rest = rest_of_polyline(self.way, request.start[0])
         length, corner = polyline_length(rest), polyline_length(rest[:2])
         reach, count, certificate = min(2.0 * self._reach, length), 0, None
@@ -180,9 +180,10 @@ class LastResort:
             k = family.parameter(at_distance(rest, np.array([reach]))[0])
             if np.abs(k).max() <= 1.0:
                 plan = Plan(
-                    family.trajectory(k), request.time, planner.settings.t_p, request.box.identity, request.sequence, k
-                )
-                certificate = self._planner.certificate(plan, request.box)
+                    family.trajectory(k), request.time, planner.settings.t_p, request.box.identity,
+                    request.sequence, k, planner.tube,
+                )  # fmt: skip
+                certificate = self._margins.planner.certificate(plan, request.box)
                 count += 1
                 if certificate.ok:
                     self._reach = reach

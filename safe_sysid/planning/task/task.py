@@ -95,7 +95,7 @@ class TaskPlanner:
         self._search = WaySearch(self._margins, seed, _LOOKS_PER_CALL, self._looks)
         self._last_resort: LastResort | None = None
         self._steps = StepSearch(self._margins)
-        self._checked: tuple[int, str] | None = None
+        self._checked: tuple[int, str, int] | None = None
         self._last_reasons: tuple[str, ...] = ()
 
     # -- for the caller ---------------------------------------------------------------------------------------------
@@ -170,6 +170,7 @@ class TaskPlanner:
         """
         budget = self.planner.budget() if budget is None else budget
         began = budget.clock()
+        self._margins.planner = self.planner.with_tube(box, previous)
         start = frozen_array(state, (3, self.planner.model.n), "plan start state")
         at_rest = not np.any(start[1:])
         while at_rest and self.status is TaskStatus.MOVING and self._at(start[0]):
@@ -178,7 +179,7 @@ class TaskPlanner:
         if self.status is not TaskStatus.MOVING:
             return request.refused(PlanStatus.STOPPED, *(self.reasons or ("all waypoints are reached",)))
         if at_rest:
-            reasons = self.planner.start_reasons(start[0], box)
+            reasons = self._margins.planner.start_reasons(start[0], box)
             if reasons:
                 self.status = TaskStatus.REFUSED
                 self.reasons = tuple(f"start may not be rested at: {reason}" for reason in reasons)
@@ -217,13 +218,14 @@ class TaskPlanner:
 
     def _waypoint_holds(self, q: FloatArray, box: ParameterBox) -> bool:
         """Whether the waypoint may be rested at with this box; if not, the task is refused."""
-        if self._checked != (self.current, box.identity):
-            reasons = self.planner.start_reasons(self._goal(q), box)
+        planner = self._margins.planner
+        if self._checked != (self.current, box.identity, planner.tube):
+            reasons = planner.start_reasons(self._goal(q), box)
             if reasons:
                 self.status = TaskStatus.REFUSED
                 self.reasons = tuple(f"{self._name} may not be rested at: {reason}" for reason in reasons)
                 return False
-            self._checked = (self.current, box.identity)
+            self._checked = (self.current, box.identity, planner.tube)
         return True
 
     def _give_up(self, reasons: Sequence[str]) -> None:

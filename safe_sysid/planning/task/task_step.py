@@ -61,13 +61,14 @@ class StepSearch:
 
     def __init__(self, margins: MotionMargins) -> None:
         """Prepare. ``margins``: of motions, with what certificates taught about them."""
-        self._margins, self._planner = margins, margins.planner
+        self._margins = margins
 
     def along(self, request: StepRequest, way: FloatArray, poses: PoseMargins) -> PlannerResult:
         """The farthest point of a way (m, n) at which a certified trajectory ends.
 
         ``request``: from where; ``poses``: quick margins with the box in force.
         """
+        planner = self._margins.planner
         certificate: PlanCertificate | None = None
         count, left = 0, self._candidates(request, way, poses)
         here = self._still(request, poses)
@@ -79,10 +80,10 @@ class StepSearch:
             i = next(liked, len(left) // 2)
             chosen = left[i]
             plan = Plan(
-                chosen.family.trajectory(chosen.k), request.time, self._planner.settings.t_p, request.box.identity,
-                request.sequence, chosen.k,
+                chosen.family.trajectory(chosen.k), request.time, planner.settings.t_p, request.box.identity,
+                request.sequence, chosen.k, planner.tube,
             )  # fmt: skip
-            certificate = self._planner.certificate(plan, request.box)
+            certificate = planner.certificate(plan, request.box)
             count += 1
             self._margins.learn(chosen.quick, certificate)
             if certificate.ok:
@@ -101,7 +102,7 @@ class StepSearch:
     def _still(self, request: StepRequest, poses: PoseMargins) -> FloatArray:
         """Quick margins (6,) of staying where the arm comes to rest."""
         rest = np.stack([request.rest, np.zeros_like(request.rest), np.zeros_like(request.rest)])
-        family = TrajectoryFamily(rest, np.ones(len(request.rest)), self._planner.settings.t_f)
+        family = TrajectoryFamily(rest, np.ones(len(request.rest)), self._margins.planner.settings.t_f)
         return np.asarray(self._margins.quick(family, np.zeros((1, len(request.rest))), poses)[0])
 
     def _candidates(self, request: StepRequest, way: FloatArray, poses: PoseMargins) -> list[_StepCandidate]:
@@ -111,7 +112,7 @@ class StepSearch:
         the natural braking motion, whose centre lies farther ahead.
         """
         points = spread(rest_of_polyline(way, request.rest), _TARGETS)
-        about = self._planner.family(request.start, request.previous, request.time)
+        about = self._margins.planner.family(request.start, request.previous, request.time)
         families = [about]
         if about.tail is not None:  # comes last: where nothing is liked, the last one is tried
             families.insert(0, TrajectoryFamily(about.start, about.k_range, about.duration))
@@ -135,7 +136,7 @@ class StepSearch:
         """
         rest = rest_of_polyline(way, request.rest)
         goal = rest[min(1, len(rest) - 1)]
-        found = self._planner.plan_next(
+        found = self._margins.planner.plan_next(
             request.start,
             request.time,
             request.box,
@@ -148,7 +149,7 @@ class StepSearch:
         )
         if found.plan is None:
             return found
-        end = nearest_turn(self._planner.model, found.plan.trajectory.knots[-1, 0], goal)
+        end = nearest_turn(self._margins.planner.model, found.plan.trajectory.knots[-1, 0], goal)
         if float(np.abs(request.rest - goal).max() - np.abs(end - goal).max()) >= SMALL_STEP:
             return found
         reasons = ("the optimiser found nothing nearer to the next corner of the way",)

@@ -94,6 +94,8 @@ class ControllerLog:
     feed_forward: str = ""
     feed_forward_ticks: tuple[str, ...] = ()
     qdd_d: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
+    #: (K,) the tracking tube that was claimed, a place in :func:`~safe_sysid.control.tube.tubes_of`; empty: the widest
+    tube: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,6 +252,7 @@ def _controller(path: Path, n: int, zero: int) -> ControllerLog:
         str(data.get("feed_forward", "")),
         tuple(str(text) for text in np.ravel(data.get("feed_forward_ticks", ()))),
         np.asarray(data.get("qdd_d", np.zeros((len(state), n))), np.float64),
+        np.asarray(data.get("tube", ())).astype(np.int64),
     )
 
 

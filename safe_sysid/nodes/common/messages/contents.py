@@ -62,6 +62,7 @@ class PlanAnswer:
     next_ns: int | None = None
     #: of the planner's configuration and scene (:mod:`safe_sysid.nodes.common.digest`); "" if not said
     digest: str = ""
+    tube: int = 0  #: the tracking tube that the plan is certified for
 
     def plan(self, start_time: float, t_plan: float, sequence: int) -> Plan:
         """The plan on a node's own clock; a trajectory shorter than ``t_plan`` (s) is handed over at its end."""
@@ -69,7 +70,7 @@ class PlanAnswer:
             raise MessageError(f"no plan for the hand-over at {self.start_ns} ns: expected one with points")
         t_plan = min(t_plan, self.trajectory.duration)
         k = np.zeros(self.trajectory.n)
-        return Plan(self.trajectory, start_time, t_plan, self.box_identity, sequence, k)
+        return Plan(self.trajectory, start_time, t_plan, self.box_identity, sequence, k, self.tube)
 
 
 @dataclass(frozen=True, eq=False)

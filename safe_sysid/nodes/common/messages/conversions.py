@@ -41,7 +41,8 @@ __all__ = [
 #: Longer arrays are refused unread.
 MAX_ENTRIES = 100_000
 _SECOND = 1_000_000_000
-#: After the box's identity in the frame_id of a plan.
+#: After the box's identity in the frame_id of a plan: its tracking tube, and the planner's configuration.
+_PLAN_TUBE = re.compile(r"tube=([1-9]\d{0,2})")
 _PLAN_DIGEST = re.compile(r"[0-9a-f]{32},scene=[0-9a-f]{16}")
 #: Of the second dimension of bounds.
 _LABEL = re.compile(r"(?:batch:([0-9]{1,9}))?(?:(?(1);)digest:([0-9A-Za-z_.,=-]{1,1000}))?")
@@ -205,7 +206,8 @@ def read_command(msg: Float64MultiArray, n: int) -> tuple[int | None, FloatArray
 
 def plan_message(plan: Plan, joint_names: Sequence[str], start_ns: int, digest: str = "") -> JointTrajectory:
     """One point per knot: each pair of points is a quintic, so the message is the certified trajectory, bit for bit."""
-    msg = empty_plan_message(start_ns, plan.box_identity, joint_names, digest=digest)
+    identity = f"{plan.box_identity} tube={plan.tube}" if plan.tube else plan.box_identity
+    msg = empty_plan_message(start_ns, identity, joint_names, digest=digest)
     for time, (q, qd, qdd) in zip(plan.trajectory.times, plan.trajectory.knots, strict=True):
         point = JointTrajectoryPoint(positions=q.tolist(), velocities=qd.tolist(), accelerations=qdd.tolist())
         point.time_from_start.sec, point.time_from_start.nanosec = divmod(_duration_ns(float(time)), _SECOND)
@@ -238,6 +240,9 @@ def read_plan(msg: JointTrajectory, joint_names: Sequence[str]) -> PlanAnswer:
     start_ns = stamp_to_ns(msg.header.stamp)
     identity, space, digest = msg.header.frame_id.partition(" ")
     _identity(identity)
+    tube = 0
+    if (named := _PLAN_TUBE.fullmatch(digest.partition(" ")[0])) is not None:
+        tube, (_, space, digest) = int(named[1]), digest.partition(" ")
     if space and _PLAN_DIGEST.fullmatch(digest) is None:
         raise MessageRefusedError("bad digest", f"{digest[:80]!r} after {identity}: expected 'HEX,scene=hex'")
     if not msg.points:
@@ -265,7 +270,7 @@ def read_plan(msg: JointTrajectory, joint_names: Sequence[str]) -> PlanAnswer:
         raise MessageRefusedError("bad trajectory", str(error)) from None
     if not np.all(np.isfinite(trajectory.coefficients)):
         raise MessageRefusedError("not finite", "coefficients of the trajectory overflow")
-    return PlanAnswer(start_ns, identity, trajectory, digest=digest)
+    return PlanAnswer(start_ns, identity, trajectory, digest=digest, tube=tube)
 
 
 def joint_order(names: Sequence[str], joint_names: Sequence[str]) -> list[int]:
