@@ -19,6 +19,7 @@ from safe_sysid.control.following import PlanFollower
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.laws.law import ControlLaw
 from safe_sysid.control.laws.robust import make_robust_law
+from safe_sysid.control.recent_commands import RecentCommands
 from safe_sysid.control.states import ControllerOutput, ControllerState
 from safe_sysid.control.take_over import TAKE_OVER, choose_take_over
 from safe_sysid.control.torque_rate import TorqueRate, clip_torque
@@ -67,8 +68,6 @@ class Controller(PlanFollower):
         self._new_epoch: ParameterBox | None = None  # the prior that a reset blends to
         self._tubes = tuple(tube for tube in tubes_of(model, gains) if isinstance(tube, ControllerGains))
         self.tube_count, self.tube = len(self._tubes), 0
-        # Stamps of the last commands that were not the law's own, or with more S than a tube assumes; s.
-        self._above = [-np.inf] * self.tube_count
         self._sent = CommandWatch(model)
         rate = per_joint(model.settings.controller.torque_rate, n)
         self._rate = TorqueRate(rate, gains.assumptions.hold_max)
@@ -79,6 +78,7 @@ class Controller(PlanFollower):
         self._e, self._de, self._r = np.zeros(n), np.zeros(n), np.zeros(n)
         noise = gains.assumptions.velocity_error + gains.K_r * gains.assumptions.position_error
         self._r_noise = np.array(np.broadcast_to(noise, (n,)))
+        self._recent = RecentCommands(gains, self._r_noise)
 
     # -- what it does now ---------------------------------------------------------------------------------------
 
@@ -145,7 +145,7 @@ class Controller(PlanFollower):
         if self.added is not None:
             self.added.begin()
         self._claim(0)
-        self._above = [stamp] * self.tube_count
+        self._recent.begin()
         self.bound_status.begin()
         self.bound_status.hold(self.box, q)
         if effort is None:
@@ -246,20 +246,14 @@ class Controller(PlanFollower):
         self.bound_status.use(self.claimed)
 
     def _why_not_begin(self, plan: Plan, stamp: float) -> str:
-        """A tube that is narrower than the claimed one begins where V is so small, and S was, as for a start."""
+        """A tube that is not claimed yet begins only where V and S have been small enough."""
         reason = super()._why_not_begin(plan, stamp)
-        # The widest tube's bound was never left, and what is claimed already goes on.
-        if reason or plan.tube in (0, self.tube) or not self.bound_status.possible:
+        if reason or not self.bound_status.possible or self.bound_status.lost:
             return reason
-        gains = self._tubes[plan.tube]
-        most = gains.assumptions.uncertainty
-        if not self._above[plan.tube] < self.followed.looks_back_to:
-            return f"S was above {at_least(most)} a moment before, which its tube assumes"
-        e = np.abs(self._e) + gains.assumptions.position_error
-        spread = float(np.sum(np.square(gains.K_r * e / gains.r_bound)))
-        if not (spread <= 1.0 and self.followed.lets_begin(gains, stamp + gains.assumptions.delay_max)):
-            return f"V may have been above {at_least(gains.V_start)} J, which its tube begins below"
-        return ""
+        # What is claimed goes on, and the widest tube was not left either.
+        if self.bound_status.holds and plan.tube in (0, self.tube):
+            return ""
+        return self._recent.why_not(self._tubes[plan.tube], self._e, stamp)
 
     def _why_not_yet(self, plan: Plan, now: float) -> str | None:
         """The ramp of a take-over must have ended."""
@@ -350,8 +344,14 @@ class Controller(PlanFollower):
         self._command(torque, stamp, q, qd, elapsed, out)
         return out
 
-    def note_late(self, covered: bool, what: str) -> None:
-        """A command came later than declared. ``covered``: whether the theorem covers it."""
+    def note_late(self, covered: bool, what: str, age: float = 0.0) -> None:
+        """A command came later than declared.
+
+        Args:
+            covered: whether the theorem covers it.
+            age: of the command that was in force until then, s.
+        """
+        self._recent.grew_old(age)
         self.bound_status.note_late(self._watch.stamp, covered, what)
 
     def _command(
@@ -371,7 +371,8 @@ class Controller(PlanFollower):
         # What the rate cuts is a mix with the command before.
         if self.taking_over or (j >= 0 and self._ramp_stamp >= stamp - elapsed - _TOLERANCE):
             self._ramp_stamp = stamp
-        self._note_uncertainty(np.inf if j >= 0 or self._rate.taking_over else self.uncertainty, stamp)
+        own = j < 0 and not self._rate.taking_over
+        self._recent.note(stamp, self._r, self.uncertainty if own else np.inf, elapsed)
         if j < 0:
             known = np.inf if self._rate.taking_over else self.uncertainty
             self.followed.note(stamp, np.abs(self._r) + self._r_noise, known)
@@ -394,12 +395,6 @@ class Controller(PlanFollower):
                 self._broken = self._broken or clipped
             else:
                 self.fault(clipped)
-
-    def _note_uncertainty(self, uncertainty: float, stamp: float) -> None:
-        """S of a command, infinite if that is not the law's own: which tubes may begin soon."""
-        for i, tube in enumerate(self._tubes):
-            if not uncertainty <= tube.assumptions.uncertainty:
-                self._above[i] = stamp
 
     def _add(
         self,

@@ -41,25 +41,6 @@ class Coverage:
         """Judge by the bound of these gains from now on: of the same law, for another bound of S."""
         self._gains = gains
 
-    def lets_begin(self, gains: ControllerGains, until: float) -> bool:
-        """Whether the bound of these gains, too, holds since the last command's measurement: V was small enough there.
-
-        All commands that count since then must be the law's own, with S as those gains assume.
-
-        Args:
-            gains: of the same law, for a smaller S.
-            until: when the next command acts, s.
-        """
-        hold = gains.assumptions.hold_max
-        age = max(until - self._stamp, hold)
-        oldest = self._oldest if self._oldest > hold * (1.0 + 1e-6) else 0.0
-        return not self.lost and age <= min(self._silence, gains.longest_covered_gap(self._r, None, oldest))
-
-    @property
-    def looks_back_to(self) -> float:
-        """Stamp of the oldest measurement whose command counts in :meth:`lets_begin`, s."""
-        return self._stamp - max(2.0 * self._gains.assumptions.hold_max, self._oldest)
-
     def begin(self, stamp: float, r: FloatArray) -> None:
         """Control begins: no command was in force before.
 

@@ -103,6 +103,21 @@ class ControllerGains:
         """Power dissipated at V_max, W."""
         return 2.0 * self.kappa * self.V_max
 
+    def growth_rate(self, age: float, uncertainty: float) -> float:
+        """Bound of ``d sqrt(2 V) / dt`` while V <= V_max and no command in force is older, sqrt(W/s).
+
+        Args:
+            age: s.
+            uncertainty: largest S of these commands, sqrt(W/s).
+
+        Returns:
+            Infinite for ages beyond :attr:`late_ages`.
+        """
+        older = np.flatnonzero(self.late_ages >= age * (1.0 - 1e-9))
+        if not older.size:
+            return np.inf
+        return float(self.late_rates[older[0]]) - 2.0 * (self.assumptions.uncertainty - uncertainty)
+
     def longest_covered_gap(self, r_upper: FloatArray, uncertainty: float | None = None, oldest: float = 0.0) -> float:
         """How long, from a measurement, its command may stay in force with V <= V_max still proved; s.
 

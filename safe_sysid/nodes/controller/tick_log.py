@@ -176,6 +176,7 @@ class TorqueTickLog(TickLog):
         self._core.note_late(
             covered,
             f"a command came {1e3 * latency:.3g} ms after its measurement, the one before was {1e3 * age:.3g} ms old",
+            age,
         )
 
     def add(self, stamp_ns: int, out: ControllerOutput) -> None:
