@@ -15,6 +15,7 @@ A broken law (half of the damping, no robust term, robust term half as steep, co
 long, a law that does not know the reaction of rotors on moving links, a feed-forward that the gains leave no room for)
 must break a claim in the same runs. With ``--feed-forward`` so many N m are added to every joint's torque, with the
 worst sign; the last two lines of the table are its price: the proved tube, and the torque of law and feed-forward.
+With ``--tube`` the bounds are those of a narrower tube, and the box is as small as that asks for.
 One JSON line per run as it ends; an interrupted benchmark goes on where it stopped.
 
     python benchmarks/tracking.py --runs 500 --out tracking.jsonl --json tracking.json
@@ -22,6 +23,7 @@ One JSON line per run as it ends; an interrupted benchmark goes on where it stop
     python benchmarks/tracking.py --runs 100 --gears 50 --out geared.jsonl
     python benchmarks/tracking.py --runs 100 --feed-forward 1 --out added.jsonl
     python benchmarks/tracking.py --runs 500 --constant --out constant.jsonl
+    python benchmarks/tracking.py --runs 500 --tube 3 --out narrow.jsonl
 """
 
 from __future__ import annotations
@@ -46,6 +48,7 @@ from safe_sysid.control.gains.design import design_gains
 from safe_sysid.control.gains.power_loss import ClosedLoop, PowerLoss
 from safe_sysid.control.laws.law import ModelInUse
 from safe_sysid.control.laws.robust import RobustLaw
+from safe_sysid.control.tube import MeasuredTube, tubes_of
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.robot.loading import load_robot
@@ -136,7 +139,7 @@ class Arm:
 
 @functools.cache
 def setting(
-    lockstep: bool, noisy: bool, robot: str, gears: float, room: float, constant: bool = False
+    lockstep: bool, noisy: bool, robot: str, gears: float, room: float, constant: bool = False, tube: int = 0
 ) -> tuple[RobotModel, ControllerGains, PowerLoss, float]:
     """Model, gains, the demand at V_max, and the bound R1."""
     packaged = load_robot(robot)
@@ -152,7 +155,9 @@ def setting(
             changes[f"joints.{name}.gear_ratio"] = gears if j % 2 else -gears
             changes[f"joints.{name}.motor_axis"] = [0.6, -0.3, 0.7]
     model = load_robot(robot, **changes)
-    gains = design_gains(model, lockstep)
+    gains = tubes_of(model, design_gains(model, lockstep))[tube]
+    if isinstance(gains, MeasuredTube):
+        raise SafeSysIdError("a measured tube: expected that of a torque interface")
     loop = ClosedLoop(
         model.kinematics, gains.box, gains.assumptions, gains.inertia_lower, gains.K_r, gains.K_d, gains.kappa,
         model.friction_transition_velocity, gains.own_damping,
@@ -187,6 +192,28 @@ def box_around(rng: np.random.Generator, model: RobotModel, theta: np.ndarray) -
     if share == 1.0:
         return prior
     return ParameterBox(np.clip(lower, prior.lower, theta), np.clip(upper, theta, prior.upper))
+
+
+def small_box(
+    rng: np.random.Generator, model: RobotModel, theta: np.ndarray, gains: ControllerGains, path: QuinticTrajectory
+) -> ParameterBox:
+    """Part of the prior that holds the truth, mostly at a corner, and keeps S along a motion at its bound."""
+    prior = model.arm_prior
+    side = rng.choice([0.0, 1.0, 1.0], prior.size)
+    below, above = side * (theta - prior.lower), np.where(side > 0.5, rng.random() < 0.2, True) * (prior.upper - theta)
+    states = [path.state(t) for t in np.linspace(0.0, path.duration, 9)]
+    rate = gains.assumptions.acceleration + (2.0 * gains.K_r + gains.own_damping) * gains.r_bound
+    rows = np.stack([
+        dynamics_of(model.kinematics).slotine_li_regressor(
+            s[0], s[1], s[1] + sign * gains.r_bound, s[2] + sign * rng.random(model.n) * rate,
+            model.friction_transition_velocity,
+        )
+        for s in states for sign in (-1.0, 1.0)
+    ])  # fmt: skip
+    spread = np.abs(rows) @ (0.5 * (below + above))
+    share = 0.9 * gains.assumptions.uncertainty / np.max(np.linalg.norm(spread / np.sqrt(gains.inertia_lower), axis=1))
+    share = min(share, 1.0)
+    return ParameterBox(theta - share * below, theta + share * above)
 
 
 def law_of(model: RobotModel, gains: ControllerGains, how: str | None) -> RobustLaw:
@@ -233,6 +260,7 @@ def run(
     gears: float = 0.0,
     added: float = 0.0,
     constant: bool = False,
+    tube: int = 0,
 ) -> dict[str, Any]:
     """One closed loop; shares of the claims' bounds.
 
@@ -245,10 +273,11 @@ def run(
         gears: ratio of all motors but the first joint's, each on the link before its joint, oblique; 0: as configured.
         added: by a feed-forward to the law's torque of every joint, N m.
         constant: the damping is ``K_d r``, not ``kappa H r``.
+        tube: whose bounds are claimed, 0 the widest.
     """
     rng = np.random.default_rng([seed, number])
     lockstep, noisy = bool(rng.random() < 0.4), bool(rng.random() < 0.4)
-    model, gains, demand, R1 = setting(lockstep, noisy, robot, gears, 0.0 if how == "room" else added, constant)
+    model, gains, demand, R1 = setting(lockstep, noisy, robot, gears, 0.0 if how == "room" else added, constant, tube)
     a, n = gains.assumptions, model.n
     S, h = a.uncertainty, a.hold_max
     draws = {
@@ -262,10 +291,13 @@ def run(
         "parameters": str(rng.choice(["constant", "jumping"])),
     }
     theta = draw_truth(model, payload_from_spec(draws["payload"]), rng, mode=draws["truth"])
-    box = box_around(rng, model, theta)
-    use = ModelInUse(box.mid, box.mid, box.rad)
     home = np.asarray(model.settings.home, float)
+    if tube == 0:
+        box = box_around(rng, model, theta)
     path = fastest(rng, gains, home) if draws["motion"] == "fastest" else QuinticTrajectory.hold(home)
+    if tube:
+        box = small_box(rng, model, theta, gains, path)
+    use = ModelInUse(box.mid, box.mid, box.rad)
     arm = Arm(model, theta, home, np.zeros(n))
     size = 0.0
     if draws["start"] == "border":
@@ -380,7 +412,7 @@ def run(
         travel(t + room_left * (1.0 if longest else float(rng.uniform(0.2, 1.0))))
         claim("age", t + (0.0 if lockstep else late * a.delay_max) - taken, h * _ROUND + 1e-12)
     return {"run": number, "seed": seed, "break": how, "gears": gears, "lockstep": lockstep, "noisy": noisy} | draws | {
-        "border": size, "added": added, "constant": constant, "tube": 1e3 * float(gains.e_bound.max()),
+        "border": size, "added": added, "constant": constant, "narrow": tube, "tube": 1e3 * float(gains.e_bound.max()),
         "torque": largest, "share": {k: float(v) for k, v in share.items()},
     }  # fmt: skip
 
@@ -410,17 +442,19 @@ def main() -> None:
     parser.add_argument("--gears", type=float, default=0.0, help="ratio of motors on moving links; 0: none")
     parser.add_argument("--feed-forward", type=float, default=0.0, help="N m that it adds to each joint's torque")
     parser.add_argument("--constant", action="store_true", help="controller.damping: constant")
+    parser.add_argument("--tube", type=int, default=0, help="whose bounds are claimed; 0 is the widest")
     parser.add_argument("--out", type=Path, required=True, help="one JSON line per run; gone on with if it exists")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     lines = [json.loads(x) for x in options.out.read_text().splitlines()] if options.out.exists() else []
-    asked = (options.seed, options.how, options.gears, options.feed_forward, options.constant)
-    lines = [x for x in lines if (x["seed"], x["break"], x["gears"], x.get("added"), x.get("constant")) == asked]
+    asked = (options.seed, options.how, options.gears, options.feed_forward, options.constant, options.tube)
+    keys = ("seed", "break", "gears", "added", "constant", "narrow")
+    lines = [x for x in lines if tuple(x.get(key) for key in keys) == asked]
     done, began = {x["run"] for x in lines}, time.perf_counter()
     with Progress(console=Console(stderr=True)) as progress, options.out.open("a") as file:
         for number in progress.track([k for k in range(options.runs) if k not in done]):
-            more = {"gears": options.gears, "added": options.feed_forward, "constant": options.constant}
-            lines.append(run(number, options.seed, options.how, **more))
+            more = {"added": options.feed_forward, "constant": options.constant, "tube": options.tube}
+            lines.append(run(number, options.seed, options.how, gears=options.gears, **more))
             file.write(json.dumps(lines[-1]) + "\n")
             file.flush()
     found = summarise(lines) | {"seconds": time.perf_counter() - began}

@@ -37,7 +37,7 @@ _NONE = 1e6
 #: An arm's inertia beside its rotors', as torque feels it, guessed.
 _SHAPE = 1.5
 #: Of the gains' own bound of S: what narrower tubes assume. A last step in V_max below a tenth is not worth a tube.
-_SHARES = (0.6, 0.36, 0.216, 0.13, 0.078)
+_SHARES = (0.75, 0.56, 0.42, 0.32, 0.24, 0.18, 0.135, 0.1)
 _WORTH = 0.9
 _KNOWN: WeakKeyDictionary[ControllerGains, tuple[ControllerGains, ...]] = WeakKeyDictionary()
 

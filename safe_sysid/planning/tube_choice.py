@@ -22,7 +22,7 @@ from safe_sysid.trajectories.quintic import QuinticTrajectory
 __all__ = ["fitting_tube", "narrowest_tube"]
 
 #: Poses that are looked at, and what motion adds to S there, as a share.
-_POSES, _MOTION = 64, 1.25
+_POSES, _MOTION = 64, 1.15
 
 
 def narrowest_tube(model: RobotModel, tubes: Sequence[TrackingTube], box: ParameterBox) -> int:

@@ -17,7 +17,8 @@ import numpy as np
 from safe_sysid.control.bound_status import added_text
 from safe_sysid.control.laws import make_law
 from safe_sysid.control.laws.law import Proves
-from safe_sysid.control.tube import MeasuredTube, TrackingTube, tracking_tube
+from safe_sysid.control.tube import MeasuredTube, TrackingTube, tracking_tube, tubes_of
+from safe_sysid.decimals import at_most
 from safe_sysid.errors import ConfigError, ParameterError, PlanError, SafeSysIdError
 from safe_sysid.planning.certification.certificate import FAMILIES, PlanCertificate, verify_plan
 from safe_sysid.planning.optimiser.family import TrajectoryFamily
@@ -103,7 +104,7 @@ class PlanChecker:
             certificate,
             gains,
             scene,
-            _assumed(model, scene, self._stated, self._lockstep, gains),
+            (*_begun(file, model, gains), *_assumed(model, scene, self._stated, self._lockstep, gains)),
             time.perf_counter() - began,
             self._scene is None and not self._stated,
         )
@@ -279,6 +280,19 @@ def _misplaced(stated: Margin, found: Margin, certificate: PlanCertificate) -> s
             f"{found.time:.3f} s"
         )
     return None
+
+
+def _begun(file: PlanFile, model: RobotModel, gains: TrackingTube | None) -> tuple[str, ...]:
+    """What has to hold where a plan of a narrower tube begins."""
+    tubes = () if gains is None else tubes_of(model, gains)
+    if not 0 < file.plan.tube < len(tubes):
+        return ()
+    tube = tubes[file.plan.tube]
+    most = at_most(float(np.max(tube.e_bound)), 3, scale=1000)
+    return (
+        f"the controller begins {file.path.name} only where it has seen V and S small enough for tube {file.plan.tube} "
+        f"of its gains: tracking errors below {most} mrad, S at most {at_most(tube.assumptions.uncertainty, 3)}",
+    )
 
 
 def _assumed(
