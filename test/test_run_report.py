@@ -33,6 +33,7 @@ from safe_sysid.report.run.curves import CurvesError, JudgedCurves, read_curves,
 from safe_sysid.report.run.facts import NoRunError, read_facts
 from safe_sysid.report.run.html import run_html, write_run_report
 
+pytestmark = pytest.mark.unproved
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>&amp;{{ 7*7 }}{% raw %}\u202e"
 #: All that a page is made of.
 TAGS = set(
