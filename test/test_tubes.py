@@ -339,7 +339,10 @@ def test_a_file_may_not_claim_another_tube(
     found = outcome(checker, path)
     assert (expected in found) if expected else found == ""
     if tube == 1:
-        assert "only where it has seen V and S small enough for tube 1" in checker.check(path).assumed[0]
+        assert (
+            "begins plans of tube 1 only where it has seen V and S small enough for it"
+            in checker.check(path).assumed[0]
+        )
 
 
 def test_a_message_names_the_tube(model: RobotModel) -> None:
