@@ -290,7 +290,8 @@ def _begun(file: PlanFile, model: RobotModel, gains: TrackingTube | None) -> tup
     tube = tubes[file.plan.tube]
     most = at_most(float(np.max(tube.e_bound)), 3, scale=1000)
     return (
-        f"the controller begins plans of tube {file.plan.tube} only where it has seen V and S small enough for it: tracking errors below {most} mrad, S at most {at_most(tube.assumptions.uncertainty, 3)}",
+        f"the controller begins plans of tube {file.plan.tube} only where it has seen V and S small enough for it: "
+        f"tracking errors below {most} mrad, S at most {at_most(tube.assumptions.uncertainty, 3)}",
     )
 
 
