@@ -33,10 +33,18 @@ def narrowest_tube(model: RobotModel, tubes: Sequence[TrackingTube], box: Parame
         box: that holds the parameters.
     """
     poses = _poses(model)
-    for i, tube in reversed(list(enumerate(tubes))):
-        if i == 0 or not isinstance(tube, ControllerGains):  # there is but one measured tube
-            break
-        if _MOTION * np.max(_resting_uncertainty(model, tube, box, poses)) <= tube.assumptions.uncertainty:
+
+    def asked(tube: TrackingTube) -> float:
+        if not isinstance(tube, ControllerGains):  # there is but one measured tube
+            return np.inf
+        return _MOTION * float(np.max(_resting_uncertainty(model, tube, box, poses)))
+
+    if len(tubes) < 2:
+        return 0
+    least = asked(tubes[-1])  # a wider tube asks for more
+    for i, tube in reversed(list(enumerate(tubes))[1:]):
+        most = tube.assumptions.uncertainty
+        if least <= most and asked(tube) <= most:
             return i
     return 0
 
