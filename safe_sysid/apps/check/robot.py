@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from safe_sysid.control.checks.start import why_not_rate
-from safe_sysid.control.tube import MeasuredTube, TrackingTube, tracking_tube
+from safe_sysid.control.tube import MeasuredTube, TrackingTube, tracking_tube, tubes_of
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.decimals import at_most
 from safe_sysid.robot.model import RobotModel
@@ -34,6 +34,10 @@ def judge(model: RobotModel, scene: Scene, say: Callable[[str], None]) -> list[s
     where = "" if model.sliding.any() else " (rad)"
     kind = "measured" if isinstance(gains, MeasuredTube) else "proved"
     say(f"{kind} tracking error{where}: " + " ".join(bounds))
+    narrowest = tubes_of(model, gains)[-1]
+    if narrowest is not gains:
+        bounds = (f"{at_most(bound, places=4)}{unit}" for bound, unit in zip(narrowest.e_bound, units, strict=True))
+        say("down to, where the payload is known well: " + " ".join(bounds))
     if told := why_no_plans(model):
         say(f"warning: {told}; the start pose was not judged")
         return [reason] if (reason := why_not_rate(model)) else []
@@ -47,15 +51,17 @@ def judge(model: RobotModel, scene: Scene, say: Callable[[str], None]) -> list[s
 def _judge_goal(model: RobotModel, scene: Scene, gains: TrackingTube, say: Callable[[str], None]) -> list[str]:
     if scene.goal is None:
         return []
+    # Tighter bounds lower what holding may need and the tracking theorem's terms, and make the tube narrower; they move
+    # no limits, no obstacles.
+    least = start_reasons(model, scene, tubes_of(model, gains)[-1], scene.goal)
+    never = [text for text in least if not (": holding may need " in text or text.startswith("tracking, "))]
+    if never:
+        return [f"goal pose: {reason}" for reason in never]
     reasons = start_reasons(model, scene, gains, scene.goal)
-    # Tighter bounds lower what holding may need and the tracking theorem's terms; they move no limits, no obstacles.
-    heavy = [text for text in reasons if ": holding may need " in text or text.startswith("tracking, ")]
-    if len(heavy) < len(reasons):
-        return [f"goal pose: {reason}" for reason in reasons if reason not in heavy]
-    if heavy:
+    if reasons:
         say(
-            "warning: goal pose: clear of everything, but it cannot be held with every payload of the prior; tighter "
-            f"bounds may allow it: {'; '.join(heavy)}"
+            "warning: goal pose: it cannot be held with every payload of the prior; tighter bounds may allow it: "
+            f"{'; '.join(reasons)}"
         )
     else:
         say("goal pose: can be held with every payload of the prior, clear of everything")
