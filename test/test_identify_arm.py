@@ -32,6 +32,8 @@ from safe_sysid.logs.log import LogError
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.parameters import inertia_from_com, is_consistent
 
+pytestmark = pytest.mark.unproved
+
 RATE = 500.0
 
 

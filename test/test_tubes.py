@@ -18,7 +18,7 @@ from test_planning_task import known
 from test_report_evaluation import clean_logs, counts, rig
 
 from safe_sysid.apps.judge.evaluation import evaluate
-from safe_sysid.control.controller import ControllerState
+from safe_sysid.control.controller import Controller, ControllerState
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.gains.design import design_gains
 from safe_sysid.control.gains.power_loss import ClosedLoop
@@ -36,6 +36,7 @@ from safe_sysid.planning.planner import Planner
 from safe_sysid.planning.tube_choice import narrowest_tube
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scenes.scene import Scene, load_scene
 from safe_sysid.trajectories import Plan, QuinticTrajectory
 
@@ -185,30 +186,45 @@ def test_what_counts_is_every_command_that_is_still_in_force(model: RobotModel) 
     tube, h, still = tubes_of(model, gains)[-1], gains.assumptions.hold_max, np.zeros(model.n)
     large = between(gains, tube)
 
-    def why(bad: int | None = None, r: np.ndarray = still, S: float = 0.1, age: float = 0.0, **last: Any) -> str:
+    def why(bad: int = -1, age: float = 0.0, now: float = 0.064, step: float = 1e-3, **row: Any) -> str:
         recent = RecentCommands(gains, np.full(model.n, 1e-5))
         for k in range(64):
-            chosen = (r, S, age) if k == bad else (still, 0.1, 0.0)
-            recent.note(1e-3 * k, chosen[0], chosen[1], 1e-3)
-            recent.grew_old(chosen[2])
-        return recent.why_not(tube, last.get("e", still), last.get("now", 0.064))
+            e, r, S = (row.get(x, y) if k == bad else y for x, y in (("e", still), ("r", still), ("S", 0.1)))
+            recent.note(step * k, e, r, S, step)
+            recent.grew_old(age if k == bad else 0.0)
+        return recent.why_not(tube, now)
 
+    edge = tube.r_bound / tube.K_r * np.eye(model.n)[0]
     assert why() == ""
-    for k in (60, 61, 62, 63):  # 2 h of 1.5 ms back from the last one
+    for k in (60, 61, 62, 63):  # 3 h of 1.5 ms back from the last one
         assert "V may have been" in why(k, r=large)
-        assert "S was above" in why(k, S=1.01 * tube.assumptions.uncertainty)
-        assert "S was above" in why(k, S=np.inf)
-        assert "S was above" in why(k, S=np.nan)
-    assert why(59, r=large) == why(59, S=np.inf) == ""
-    # A late one lets V grow longer, and more commands count.
+        assert "V may have been" in why(k, e=1.01 * edge)
+        assert why(k, e=0.99 * edge, r=still) == ""
+        for bad in (1.01 * tube.assumptions.uncertainty, np.inf, np.nan):
+            assert "S was above" in why(k, S=bad)
+    assert why(58, r=large) == why(58, e=1.01 * edge) == why(58, S=np.inf) == ""
+    # A late one lets V grow longer, by a hold more than it was late, and more commands count.
+    rate = gains.growth_rate(2.0 * h, tube.assumptions.uncertainty)
+    for share, expected in ((1.02, ""), (0.98, "V may have been")):
+        size = np.sqrt(2.0 * tube.V_start) - share * 3.0 * h * rate
+        r = size / np.sqrt(gains.assumptions.inertia_upper[0]) * np.eye(model.n)[0]
+        recent = RecentCommands(gains, np.zeros(model.n))
+        for k in range(64):
+            recent.note(1e-3 * k, still, r, 0.1, 1e-3)
+            recent.grew_old(2.0 * h if k == 20 else 0.0)
+        found = recent.why_not(tube, 0.064)
+        assert (expected in found) if expected else found == ""
     assert why(20, age=1.5 * h) == ""
-    assert "V may have been" in why(20, age=20 * h)
-    assert "V may have been" in why(now=0.063 + 20 * h)
+    assert "V may have been" in why(20, age=12 * h)
+    assert "V may have been" in why(now=0.063 + 12 * h)
     assert "only begun" in why(20, age=25 * h)
-    assert "V may have been" in why(e=1.01 * tube.r_bound / tube.K_r * np.eye(model.n)[0])
-    assert why(e=0.9 * tube.r_bound / tube.K_r * np.eye(model.n)[0]) == ""
-    empty = RecentCommands(gains, np.full(model.n, 1e-5))
-    assert "only begun" in empty.why_not(tube, still, 0.0)
+    # Measurements that come unevenly: what was in force until the command before the last acted counts.
+    recent, stamps = RecentCommands(gains, np.zeros(model.n)), [1e-3 * k for k in range(60)]
+    stamps += [stamps[-1] + x for x in (1.05e-3, 2.1e-3, 3.15e-3, 3.16e-3)]
+    for before, stamp in zip([-1e-3, *stamps], stamps, strict=False):
+        recent.note(stamp, still, still, np.inf if stamp == stamps[-5] else 0.1, stamp - before)
+    assert "S was above" in recent.why_not(tube, stamps[-1] + 1e-5)
+    assert "only begun" in RecentCommands(gains, np.full(model.n, 1e-5)).why_not(tube, 0.0)
 
 
 def test_in_motion_a_plan_that_may_not_begin_is_braked_for(loop: Loop, model: RobotModel) -> None:
@@ -251,6 +267,68 @@ def test_bounds_that_are_reset_end_the_narrow_tube_and_not_the_widest(loop: Loop
         assert controller.proved
     assert set(seen) == {(True, 2), (False, 0)}
     assert controller.counts["S above assumed"] == 0
+
+
+@pytest.mark.parametrize("ends", ["fault", "release", "epoch"])
+def test_what_ends_a_run_or_an_epoch_ends_the_narrow_tube(loop: Loop, ends: str) -> None:
+    controller = loop.controller
+    offered(loop, 2)
+    loop.run(3.2)
+    assert controller.tube == 2
+    if ends == "epoch":  # of a prior that is no wider
+        controller._take(replace(controller.box, epoch=1, seq=0))
+    else:
+        getattr(controller, ends)("test")
+    assert controller.tube == 0
+    assert "tube" not in controller.status
+
+
+def test_a_claim_that_was_interrupted_begins_again_where_v_was_seen() -> None:
+    """S above the assumed while a pose is held: no claim, and no plan, before all commands that count had less."""
+    packaged = load_robot("three_joint")
+    q, still = np.array(packaged.settings.home), np.zeros(3)
+    controller = Controller(packaged, design_gains(packaged, lockstep=True))
+    assert controller.start(0.0, q, still) == []
+    controller.step(PERIOD, q, still)
+    most = 0.97 * controller.uncertainty
+    model = load_robot("three_joint", **{"controller.uncertainty": most})
+    prior, controller = model.arm_prior, Controller(model, design_gains(model, lockstep=True))
+    assert controller.start(0.0, q, still) == []
+    assert (
+        controller.offer_box(ParameterBox(prior.mid - 0.5 * prior.rad, prior.mid + 0.5 * prior.rad, 0, 1), 0.0) is None
+    )
+    claimed, above, refused = [], [], []
+    for k in range(1, 400):
+        t = k * PERIOD
+        if controller.pending_plan is None and controller.state is ControllerState.HOLDING:
+            controller.offer_plan(hold(q, t + 0.5 * PERIOD, 0, "0:0"), t)
+        controller.step(t, q, still)
+        claimed.append(controller.proved)
+        above.append(controller.uncertainty > most)
+        refused.append("S was above" in controller.reason)
+        if above[-2:] == [True, False]:
+            assert "V was not seen to be small again" in controller.bound_status.why_not
+    falls = above.index(False)
+    assert not any(above[falls:])
+    assert claimed == [k >= falls + 4 for k in range(len(claimed))]
+    assert any(refused[:falls])
+    assert controller.state is ControllerState.TRACKING
+
+
+def test_a_plan_is_not_begun_outside_its_tube_though_nothing_is_claimed(
+    model: RobotModel, gains: ControllerGains
+) -> None:
+    tubes, loop = tubes_of(model, gains), Loop(model, gains)
+    loop.start()
+    loop.controller.offer_box(loop.truth_box(0.01, 1), 0.0)
+    loop.run(BLEND_S + 0.05)
+    loop.controller.note_late(False, "late")
+    for tube, expected in ((len(tubes) - 1, ControllerState.HOLDING), (0, ControllerState.TRACKING)):
+        assert loop.controller.offer_plan(hold(loop.held(), loop.t + 0.002, tube), loop.t) is None
+        loop.arm.qd = -between(gains, tubes[-1])
+        loop.run(0.004)
+        assert loop.controller.state is expected
+        assert not loop.controller.proved
 
 
 def test_where_nothing_is_claimed_nothing_is_asked(model: RobotModel, gains: ControllerGains) -> None:

@@ -27,6 +27,7 @@ from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = ["BoundStatus", "added_text"]
 
+_NOT_SEEN = "V was not seen to be small again since the bound was not claimed"
 #: Losses of the claim that are remembered for the run's log.
 MOST_LOSSES = 100
 
@@ -54,6 +55,7 @@ class BoundStatus:
         """
         self._model, self._gains, self._pose = model, gains, ""
         self._claimed = gains
+        self._was_not = False  # claimed, and V was not looked at since
         self._law = law if isinstance(law, TrackingLaw) and law.proves is Proves.TRACKING else None
         if self._law is None and law.proves is Proves.TRACKING:
             raise ParameterError(f"control law {law.name} proves tracking: expected its S as `uncertainty`")
@@ -84,6 +86,7 @@ class BoundStatus:
     def begin(self) -> None:
         """A start: V was looked at, and no command has been late since."""
         self.lost, self.late, self.covered = "", 0, 0
+        self._was_not = False
         self.starts += 1
 
     def note_late(self, stamp: float, covered: bool, what: str) -> None:
@@ -120,6 +123,17 @@ class BoundStatus:
         """A certified plan begins."""
         self._pose = ""
 
+    @property
+    def waits(self) -> bool:
+        """Whether nothing speaks against the claim but that V was not looked at since something did."""
+        return self._now == _NOT_SEEN
+
+    def seen(self) -> None:
+        """V is small enough, now and as long as commands count: the claim begins again."""
+        self._was_not = False
+        if self.waits:
+            self._now = ""
+
     def use(self, gains: ControllerGains) -> None:
         """Claim the bound of these gains from now on: of the same law, for another bound of S."""
         self._claimed = gains
@@ -130,6 +144,9 @@ class BoundStatus:
         if self.possible and self._law is not None:
             above = _why_not_now(self._claimed, self._law.uncertainty)
             self._now = above or self._pose
+            self._was_not = self._was_not or bool(self._now)
+            if self._was_not and not self._now:
+                self._now = _NOT_SEEN
         return bool(above)
 
 

@@ -199,6 +199,7 @@ class Controller(PlanFollower):
         self.state, self.reason = state, reason
         self._plan = self._next = None
         self.stopped = False  # nothing moves before a start anyway
+        self._claim(0)
         self._rate.release()
 
     def reset_box(self) -> str | None:
@@ -247,13 +248,16 @@ class Controller(PlanFollower):
 
     def _why_not_begin(self, plan: Plan, stamp: float) -> str:
         """A tube that is not claimed yet begins only where V and S have been small enough."""
-        reason = super()._why_not_begin(plan, stamp)
-        if reason or not self.bound_status.possible or self.bound_status.lost:
-            return reason
+        reason, status, tube = super()._why_not_begin(plan, stamp), self.bound_status, self._tubes[plan.tube]
         # What is claimed goes on, and the widest tube was not left either.
-        if self.bound_status.holds and plan.tube in (0, self.tube):
-            return ""
-        return self._recent.why_not(self._tubes[plan.tube], self._e, stamp)
+        if reason or not status.possible or (status.holds and plan.tube in (0, self.tube)):
+            return reason
+        if status.lost:  # nothing is claimed; a plan whose tube the arm is not in is not begun all the same
+            return self._recent.why_too_large(tube) if plan.tube else ""
+        reason = self._recent.why_not(tube, stamp)
+        if not reason:
+            status.seen()
+        return reason
 
     def _why_not_yet(self, plan: Plan, now: float) -> str | None:
         """The ramp of a take-over must have ended."""
@@ -287,6 +291,8 @@ class Controller(PlanFollower):
 
     def _take(self, box: ParameterBox) -> None:
         self._new_epoch = None
+        if box.epoch != self.box.epoch:
+            self._claim(0)  # another payload: H, and V with it, may be another from now on
         super()._take(box)
 
     # -- the 1 kHz step -----------------------------------------------------------------------------------------
@@ -341,6 +347,8 @@ class Controller(PlanFollower):
             self._claim(0)  # a pose is held, and the box grows: no certificate speaks of S there
         if self.bound_status.step():
             self.counts["S above assumed"] += 1
+        if self.bound_status.waits and not self._recent.why_not(self.claimed, stamp):
+            self.bound_status.seen()
         self._command(torque, stamp, q, qd, elapsed, out)
         return out
 
@@ -372,7 +380,7 @@ class Controller(PlanFollower):
         if self.taking_over or (j >= 0 and self._ramp_stamp >= stamp - elapsed - _TOLERANCE):
             self._ramp_stamp = stamp
         own = j < 0 and not self._rate.taking_over
-        self._recent.note(stamp, self._r, self.uncertainty if own else np.inf, elapsed)
+        self._recent.note(stamp, self._e, self._r, self.uncertainty if own else np.inf, elapsed)
         if j < 0:
             known = np.inf if self._rate.taking_over else self.uncertainty
             self.followed.note(stamp, np.abs(self._r) + self._r_noise, known)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.core.arrays import FloatArray
+from safe_sysid.core.arrays import BoolArray, FloatArray
 from safe_sysid.decimals import at_least, at_most
 
 __all__ = ["RecentCommands"]
@@ -20,7 +20,7 @@ _LITTLE = 1e-9
 
 
 class RecentCommands:
-    """Measurements of the last commands: stamp, bound of sqrt(2 V), S, and how old the command before had become."""
+    """Measurements of the last commands: how large r and e were, S, and how old the command before had become."""
 
     def __init__(self, gains: ControllerGains, r_noise: FloatArray) -> None:
         """Nothing was commanded yet.
@@ -31,52 +31,65 @@ class RecentCommands:
         """
         self._gains, self._noise = gains, r_noise
         self._weight = np.sqrt(gains.assumptions.inertia_upper)
-        self._rows, self._next = np.full((_COUNT, 4), np.nan), 0
+        # Stamp, bounds of sqrt(2 V) and of e (1: on the widest tube's ellipsoid), S, age; a ring.
+        self._rows, self._next = np.full((_COUNT, 5), np.nan), 0
 
     def begin(self) -> None:
         """Control begins: what was in force before counts no longer."""
         self._rows[:] = np.nan
 
-    def note(self, stamp: float, r: FloatArray, uncertainty: float, elapsed: float) -> None:
+    def note(self, stamp: float, e: FloatArray, r: FloatArray, uncertainty: float, elapsed: float) -> None:
         """A command is given.
 
         Args:
             stamp: of its measurement, s.
-            r: (n,) measured, rad/s.
+            e, r: (n,) measured, rad and rad/s.
             uncertainty: its S, sqrt(W/s); infinite if it is not, or not only, the law's own.
             elapsed: since the measurement before, s.
         """
+        g = self._gains
         size = float(np.linalg.norm(self._weight * (np.abs(r) + self._noise)))
-        self._rows[self._next] = stamp, size, uncertainty, elapsed + self._gains.assumptions.delay_max
+        far = float(np.linalg.norm(g.K_r * (np.abs(e) + g.assumptions.position_error) / g.r_bound))
+        self._rows[self._next] = stamp, size, far, uncertainty, elapsed + g.assumptions.delay_max
         self._next = (self._next + 1) % _COUNT
 
     def grew_old(self, age: float) -> None:
         """The command before the last one became so old before that acted, s."""
         row = self._rows[self._next - 1]
-        row[3] = max(row[3], age)
+        row[4] = max(row[4], age)
 
-    def why_not(self, tube: ControllerGains, e: FloatArray, now: float) -> str:
+    def why_not(self, tube: ControllerGains, now: float) -> str:
         """Why the bound of a tube may not hold from the last command on; "" if it does.
 
         Args:
             tube: gains of the same law, for a smaller S or the same.
-            e: (n,) measured at the last command, rad.
             now: stamp of the measurement that the next command answers, s.
         """
         a, rows = tube.assumptions, self._rows
         last = float(rows[self._next - 1, 0])
-        oldest = max(float(np.nanmax(rows[:, 3], initial=0.0)), a.hold_max, now - last + a.delay_max)
-        since = rows[:, 0] >= last - 2.0 * oldest
+        oldest = max(float(np.nanmax(rows[:, 4], initial=0.0)), a.hold_max, now - last + a.delay_max)
+        # The command in force, the one before it, and what was in force until that acted.
+        since = rows[:, 0] >= last - 3.0 * oldest
         # One that is older shows that none is missing.
-        if not np.nanmin(rows[:, 0], initial=np.inf) < last - 2.0 * oldest:
+        if not np.nanmin(rows[:, 0], initial=np.inf) < last - 3.0 * oldest:
             return "control has only begun, or commands were late"
-        if not np.max(rows[since, 2]) <= a.uncertainty:
+        if not np.max(rows[since, 3]) <= a.uncertainty:
             return f"S was above {at_least(a.uncertainty)} a moment before, which its tube assumes"
-        growth = oldest * self._gains.growth_rate(oldest, a.uncertainty)
-        largest = float(np.max(rows[since, 1])) + growth
-        spread = float(np.sum(np.square(tube.K_r * (np.abs(e) + a.position_error) / tube.r_bound)))
-        if largest <= np.sqrt(2.0 * tube.V_start) * (1.0 - _LITTLE) and spread <= 1.0:
+        # A late command is followed by one more hold whose command before is too old for the theorem.
+        alone = oldest if oldest <= a.hold_max * (1.0 + 1e-6) else oldest + a.hold_max
+        return self._why_too_large(tube, since, alone * self._gains.growth_rate(oldest, a.uncertainty))
+
+    def why_too_large(self, tube: ControllerGains) -> str:
+        """Why the arm cannot be in a tube at the last measurement, whatever was late before; "" if it can."""
+        return self._why_too_large(tube, np.arange(_COUNT) == (self._next - 1) % _COUNT, 0.0)
+
+    def _why_too_large(self, tube: ControllerGains, since: BoolArray, growth: float) -> str:
+        largest = float(np.max(self._rows[since, 1])) + growth
+        # r_bound goes with sqrt(V_max).
+        far = float(np.max(self._rows[since, 2])) * np.sqrt(self._gains.V_max / tube.V_max)
+        if largest <= np.sqrt(2.0 * tube.V_start) * (1.0 - _LITTLE) and far <= 1.0 - _LITTLE:
             return ""
         return (
-            f"V may have been {at_most(0.5 * largest**2)} J: expected at most {at_least(tube.V_start)} J for its tube"
+            f"V may have been {at_most(0.5 * largest**2)} J, and e {at_most(100.0 * far, 3)} % of its tube: expected "
+            f"at most {at_least(tube.V_start)} J and 100 %"
         )

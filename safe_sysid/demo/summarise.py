@@ -226,7 +226,8 @@ def _covered(logs: RunLogs, tubes: Sequence[TrackingTube], late: NDArray[np.intp
     for k in late[late > 0]:
         before = int(np.searchsorted(log.time, plant.answered[k - 1] - 1e-6))
         if before < log.time.size and abs(log.time[before] - plant.answered[k - 1]) < 1e-6:
-            gains = tubes[int(log.tube[before]) if log.tube.size else 0]
+            # The narrower of the tubes before and after: the controller judges by that, too.
+            gains = tubes[int(np.max(log.tube[before : before + 2])) if log.tube.size else 0]
             if not isinstance(gains, ControllerGains):
                 return None
             a = gains.assumptions
