@@ -6,7 +6,10 @@ these were the law's own, and none asked for more S than the tube assumes.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
+from numba import njit
 
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.core.arrays import BoolArray, FloatArray
@@ -19,6 +22,16 @@ _COUNT = 64
 _LITTLE = 1e-9
 
 
+@njit(cache=True)
+def _extent(x: FloatArray, error: FloatArray, weight: FloatArray) -> float:
+    """Norm of ``weight (|x| + error)``."""
+    total = 0.0
+    for j in range(x.size):
+        value = weight[j] * (abs(x[j]) + error[j])
+        total += value * value
+    return math.sqrt(total)
+
+
 class RecentCommands:
     """Measurements of the last commands: how large r and e were, S, and how old the command before had become."""
 
@@ -29,8 +42,10 @@ class RecentCommands:
             gains: of the widest tube.
             r_noise: (n,) bound of the error of r, rad/s.
         """
-        self._gains, self._noise = gains, r_noise
-        self._weight = np.sqrt(gains.assumptions.inertia_upper)
+        self._gains, self._r_noise = gains, r_noise
+        self._e_noise = np.array(np.broadcast_to(gains.assumptions.position_error, r_noise.shape))
+        self._r_weight = np.sqrt(gains.assumptions.inertia_upper)
+        self._e_weight = gains.K_r / gains.r_bound
         # Stamp, bounds of sqrt(2 V) and of e (1: on the widest tube's ellipsoid), S, age; a ring.
         self._rows, self._next = np.full((_COUNT, 5), np.nan), 0
 
@@ -47,10 +62,9 @@ class RecentCommands:
             uncertainty: its S, sqrt(W/s); infinite if it is not, or not only, the law's own.
             elapsed: since the measurement before, s.
         """
-        g = self._gains
-        size = float(np.linalg.norm(self._weight * (np.abs(r) + self._noise)))
-        far = float(np.linalg.norm(g.K_r * (np.abs(e) + g.assumptions.position_error) / g.r_bound))
-        self._rows[self._next] = stamp, size, far, uncertainty, elapsed + g.assumptions.delay_max
+        size, far = _extent(r, self._r_noise, self._r_weight), _extent(e, self._e_noise, self._e_weight)
+        age = elapsed + self._gains.assumptions.delay_max
+        self._rows[self._next] = stamp, size, far, uncertainty, age
         self._next = (self._next + 1) % _COUNT
 
     def grew_old(self, age: float) -> None:
