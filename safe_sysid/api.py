@@ -444,5 +444,6 @@ def _prepare(
 
 def _told(certificate: PlanCertificate) -> Verdict:
     """The smallest margin of every kind of limit."""
-    lines = [certificate.status, *map(str, certificate.families.values())]
+    tube = f" for tube {certificate.tube} of the gains, which a controller begins at rest" if certificate.tube else ""
+    lines = [certificate.status + tube, *map(str, certificate.families.values())]
     return Verdict(certificate.ok, "\n  ".join(lines))
