@@ -200,30 +200,38 @@ def test_what_counts_is_every_command_that_is_still_in_force(model: RobotModel) 
         assert "V may have been" in why(k, r=large)
         assert "V may have been" in why(k, e=1.01 * edge)
         assert why(k, e=0.99 * edge, r=still) == ""
-        for bad in (1.01 * tube.assumptions.uncertainty, np.inf, np.nan):
+        for bad in (1.01 * tube.assumptions.uncertainty, np.nan):
             assert "S was above" in why(k, S=bad)
+        assert "not the law's own" in why(k, S=np.inf)
     assert why(58, r=large) == why(58, e=1.01 * edge) == why(58, S=np.inf) == ""
-    # A late one lets V grow longer, by a hold more than it was late, and more commands count.
+    # A late one lets V grow longer, by two holds more than it was late, and more commands count.
     rate = gains.growth_rate(2.0 * h, tube.assumptions.uncertainty)
-    for share, expected in ((1.02, ""), (0.98, "V may have been")):
-        size = np.sqrt(2.0 * tube.V_start) - share * 3.0 * h * rate
+    for share, expected in ((1.02, ""), (0.98, "(a command was 3 ms old)")):
+        size = np.sqrt(2.0 * tube.V_start) - share * 4.0 * h * rate
         r = size / np.sqrt(gains.assumptions.inertia_upper[0]) * np.eye(model.n)[0]
         recent = RecentCommands(gains, np.zeros(model.n))
         for k in range(64):
             recent.note(1e-3 * k, still, r, 0.1, 1e-3)
-            recent.grew_old(2.0 * h if k == 20 else 0.0)
+            recent.grew_old(2.0 * h if k == 62 else 0.0)
         found = recent.why_not(tube, 0.064)
         assert (expected in found) if expected else found == ""
-    assert why(20, age=1.5 * h) == ""
-    assert "V may have been" in why(20, age=12 * h)
+    assert why(62, age=1.5 * h) == ""
+    assert "V may have been" in why(62, age=12 * h)
     assert "V may have been" in why(now=0.063 + 12 * h)
-    assert "only begun" in why(20, age=25 * h)
+    assert "only begun" in why(62, age=25 * h)
+    # One that was late long ago costs nothing; one that is in the window widens it, and what it then holds counts.
+    assert why(58, age=12 * h) == ""
+    recent = RecentCommands(gains, np.zeros(model.n))
+    for k in range(64):
+        recent.note(1e-3 * k, still, still, np.inf if k == 56 else 0.1, 1e-3)
+        recent.grew_old({62: 1.5 * h, 58: 1.7 * h}.get(k, 0.0))
+    assert "not the law's own" in recent.why_not(tube, 0.064)
     # Measurements that come unevenly: what was in force until the command before the last acted counts.
     recent, stamps = RecentCommands(gains, np.zeros(model.n)), [1e-3 * k for k in range(60)]
     stamps += [stamps[-1] + x for x in (1.05e-3, 2.1e-3, 3.15e-3, 3.16e-3)]
     for before, stamp in zip([-1e-3, *stamps], stamps, strict=False):
         recent.note(stamp, still, still, np.inf if stamp == stamps[-5] else 0.1, stamp - before)
-    assert "S was above" in recent.why_not(tube, stamps[-1] + 1e-5)
+    assert "not the law's own" in recent.why_not(tube, stamps[-1] + 1e-5)
     assert "only begun" in RecentCommands(gains, np.full(model.n, 1e-5)).why_not(tube, 0.0)
 
 
@@ -369,6 +377,10 @@ def test_the_planner_takes_the_narrowest_tube_that_the_box_allows(model: RobotMo
     answer = planner.plan_next(at_rest(home), 0.0, box, 0, goal=home + 0.05, cost="goal")
     assert answer.plan.tube == answer.certificate.tube == found[2]
     assert f"tube {found[2]}]" in answer.certificate.summary()
+    # Where a plan of it was not begun, the widest.
+    wide = planner.in_widest_tube()
+    assert wide.with_tube(box) is wide
+    assert planner.with_tube(box).tube == found[2]
     # In motion, that of the plan under way.
     assert planner.with_tube(box, replace(answer.plan, tube=1)).tube == 1
     # Its certificate is no other tube's.

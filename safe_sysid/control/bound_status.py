@@ -87,6 +87,8 @@ class BoundStatus:
         """A start: V was looked at, and no command has been late since."""
         self.lost, self.late, self.covered = "", 0, 0
         self._was_not = False
+        if self.possible:
+            self._now = ""
         self.starts += 1
 
     def note_late(self, stamp: float, covered: bool, what: str) -> None:
@@ -117,7 +119,8 @@ class BoundStatus:
         ``box``: that holds the parameters, the largest one from now on; ``q``: (n,) held, rad.
         """
         if self.possible:
-            self._pose = self._now = _why_not_at_pose(self._model, self._gains, box, q)
+            self._pose = _why_not_at_pose(self._model, self._gains, box, q)
+            self._now = self._pose or self._now  # until the next step says otherwise
 
     def follow(self) -> None:
         """A certified plan begins."""

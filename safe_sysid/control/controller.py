@@ -36,6 +36,8 @@ __all__ = ["Controller", "ControllerOutput", "ControllerState"]
 _TOLERANCE = 1e-9  # s
 #: The tracking theorem looks back at the command in force and at the one before it: a command counts for two holds.
 _RAMP_HOLDS = 2
+#: Where the bound is not claimed, more commands are looked at before a plan begins (:class:`RecentCommands`).
+_SEEN_HOLDS = 6
 
 
 class Controller(PlanFollower):
@@ -78,7 +80,7 @@ class Controller(PlanFollower):
         self._e, self._de, self._r = np.zeros(n), np.zeros(n), np.zeros(n)
         noise = gains.assumptions.velocity_error + gains.K_r * gains.assumptions.position_error
         self._r_noise = np.array(np.broadcast_to(noise, (n,)))
-        self._recent = RecentCommands(gains, self._r_noise)
+        self._recent, self._started = RecentCommands(gains, self._r_noise), -np.inf
 
     # -- what it does now ---------------------------------------------------------------------------------------
 
@@ -146,6 +148,7 @@ class Controller(PlanFollower):
             self.added.begin()
         self._claim(0)
         self._recent.begin()
+        self._started = stamp
         self.bound_status.begin()
         self.bound_status.hold(self.box, q)
         if effort is None:
@@ -233,8 +236,11 @@ class Controller(PlanFollower):
 
         ``now``: s.
         """
-        ramp = now + self._rate.left if self.taking_over else self._ramp_stamp
-        return ramp + _RAMP_HOLDS * self.gains.assumptions.hold_max
+        ramp, hold = now + self._rate.left if self.taking_over else self._ramp_stamp, self.gains.assumptions.hold_max
+        status = self.bound_status
+        if status.possible and not (status.holds or status.lost):  # V is looked at again before a plan begins
+            return max(ramp, self._started) + _SEEN_HOLDS * hold
+        return ramp + _RAMP_HOLDS * hold
 
     def _begun(self, plan: Plan) -> None:
         self.bound_status.follow()
@@ -292,7 +298,9 @@ class Controller(PlanFollower):
     def _take(self, box: ParameterBox) -> None:
         self._new_epoch = None
         if box.epoch != self.box.epoch:
-            self._claim(0)  # another payload: H, and V with it, may be another from now on
+            # Another payload: H, and V with it, may be another from now on.
+            self._claim(0)
+            self._recent.begin()
         super()._take(box)
 
     # -- the 1 kHz step -----------------------------------------------------------------------------------------
@@ -379,7 +387,7 @@ class Controller(PlanFollower):
         # What the rate cuts is a mix with the command before.
         if self.taking_over or (j >= 0 and self._ramp_stamp >= stamp - elapsed - _TOLERANCE):
             self._ramp_stamp = stamp
-        own = j < 0 and not self._rate.taking_over
+        own = j < 0 and not (clipped or self._rate.taking_over)
         self._recent.note(stamp, self._e, self._r, self.uncertainty if own else np.inf, elapsed)
         if j < 0:
             known = np.inf if self._rate.taking_over else self.uncertainty

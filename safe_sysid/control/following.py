@@ -210,7 +210,7 @@ class PlanFollower:
             self._hold[:] = 0.0
             self._hold[0] = plan.trajectory.knots[-1, 0]
             self._plan = None
-            self.state, self.reason = ControllerState.HOLDING, "at rest"
+            self.state, self.reason = ControllerState.HOLDING, f"at rest: {refused}" if refused else "at rest"
             if self.stopped:
                 self.reason += f"; {STOPPED}"
             if self._broken:

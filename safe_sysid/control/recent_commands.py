@@ -20,6 +20,8 @@ __all__ = ["RecentCommands"]
 #: So many commands are remembered.
 _COUNT = 64
 _LITTLE = 1e-9
+#: The window, in ages of its oldest command.
+_AGES = 3.0
 
 
 @njit(cache=True)
@@ -81,21 +83,37 @@ class RecentCommands:
         """
         a, rows = tube.assumptions, self._rows
         last = float(rows[self._next - 1, 0])
-        oldest = max(float(np.nanmax(rows[:, 4], initial=0.0)), a.hold_max, now - last + a.delay_max)
-        # The command in force, the one before it, and what was in force until that acted.
-        since = rows[:, 0] >= last - 3.0 * oldest
+        since, oldest = self._window(last, max(a.hold_max, now - last + a.delay_max))
         # One that is older shows that none is missing.
-        if not np.nanmin(rows[:, 0], initial=np.inf) < last - 3.0 * oldest:
+        if not np.nanmin(rows[:, 0], initial=np.inf) < last - _AGES * oldest:
             return "control has only begun, or commands were late"
-        if not np.max(rows[since, 3]) <= a.uncertainty:
+        most = float(np.max(rows[since, 3]))
+        if np.isinf(most):
+            return "a command was not the law's own a moment before (control was taken over, or its rate cut)"
+        if not most <= a.uncertainty:
             return f"S was above {at_least(a.uncertainty)} a moment before, which its tube assumes"
-        # A late command is followed by one more hold whose command before is too old for the theorem.
-        alone = oldest if oldest <= a.hold_max * (1.0 + 1e-6) else oldest + a.hold_max
-        return self._why_too_large(tube, since, alone * self._gains.growth_rate(oldest, a.uncertainty))
+        # A late command is followed by holds whose command before is too old for the theorem.
+        late = oldest > a.hold_max * (1.0 + 1e-6)
+        alone = oldest + 2.0 * a.hold_max if late else oldest
+        reason = self._why_too_large(tube, since, alone * self._gains.growth_rate(oldest, a.uncertainty))
+        return reason + (f" (a command was {1e3 * oldest:.3g} ms old)" if reason and late else "")
 
     def why_too_large(self, tube: ControllerGains) -> str:
-        """Why the arm cannot be in a tube at the last measurement, whatever was late before; "" if it can."""
-        return self._why_too_large(tube, np.arange(_COUNT) == (self._next - 1) % _COUNT, 0.0)
+        """Why the arm may not be in a tube at the last measurement, whatever was late before; "" if it is."""
+        last = np.arange(_COUNT) == (self._next - 1) % _COUNT
+        return self._why_too_large(tube, last, 0.0) if np.isfinite(self._rows[last, 0]) else "control has only begun"
+
+    def _window(self, last: float, oldest: float) -> tuple[BoolArray, float]:
+        """Which commands count at the last one, and the smallest age, s, that none of them exceeds.
+
+        Those in force, the ones before, and what was in force until these acted.
+        """
+        while True:
+            since = self._rows[:, 0] >= last - _AGES * oldest
+            age = float(np.max(self._rows[since, 4], initial=0.0))
+            if age <= oldest:
+                return since, oldest
+            oldest = age
 
     def _why_too_large(self, tube: ControllerGains, since: BoolArray, growth: float) -> str:
         largest = float(np.max(self._rows[since, 1])) + growth

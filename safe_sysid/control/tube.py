@@ -93,17 +93,19 @@ def tubes_of(model: RobotModel, tube: TrackingTube) -> tuple[TrackingTube, ...]:
     known = _KNOWN.get(tube)
     if known is None:
         known = _KNOWN[tube] = _narrower(model, tube)
-    return known
+    return (tube, *known)
 
 
 def _narrower(model: RobotModel, gains: ControllerGains) -> tuple[ControllerGains, ...]:
-    found = [gains]
+    """The narrower ones alone: a value that held its key would live for ever."""
+    found, before = [], gains
     for share in _SHARES:
         most = share * gains.assumptions.uncertainty
         tube = narrowed(gains, model.kinematics, model.friction_transition_velocity, most)
-        if tube is None or not tube.V_max <= _WORTH * found[-1].V_max:
+        if tube is None or not tube.V_max <= _WORTH * before.V_max:
             break
         found.append(tube)
+        before = tube
     return tuple(found)
 
 

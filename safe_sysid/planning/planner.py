@@ -115,6 +115,12 @@ class Planner:
         """The same planner in another scene; only for an arm at rest: plans under way are certified for the old one."""
         return Planner(self.model, scene, self.widest, self.settings, self.options, self.seed, *self._given)
 
+    def in_widest_tube(self) -> Planner:
+        """The same planner for plans of the widest tube alone: that one a controller can always begin."""
+        other = copy(self)
+        other.tubes, other.tube, other.gains, other._choice = self.tubes[:1], 0, self.widest, None
+        return other
+
     def with_tube(self, box: ParameterBox, previous: Plan | None = None) -> Planner:
         """The same planner for the narrowest tube that a box allows; in motion for that of the plan under way.
 

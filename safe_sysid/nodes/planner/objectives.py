@@ -31,6 +31,7 @@ class PlanStart:
     sequence: int  #: number of the plan
     previous: Plan | None  #: under way, if any
     deadline: float | None  #: of the solver, monotonic s; None in lock-step
+    widest: bool = False  #: whether the plan is to be of the widest tube
 
 
 class PlanObjective(Protocol):
@@ -67,7 +68,9 @@ class PlanObjective(Protocol):
 
 def _request(situation: PlanStart, **more: Any) -> PlanRequest:
     s = situation
-    return PlanRequest(s.state, s.start_time, s.box, s.sequence, s.previous, deadline=s.deadline, **more)
+    return PlanRequest(
+        s.state, s.start_time, s.box, s.sequence, s.previous, deadline=s.deadline, widest=s.widest, **more
+    )
 
 
 class ExcitationObjective:

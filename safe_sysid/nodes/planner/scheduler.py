@@ -68,6 +68,7 @@ class PlanScheduler:
         self._resume, self._next_start = 0, settings.first_ns  # not before; and in lock-step, from when
         self._moving_until = 0  # end of the last plan
         self._tasks, self._losses = 0, 0
+        self._widest = False  # a plan of a narrower tube was not begun
         self.active = False
 
     @property
@@ -164,6 +165,7 @@ class PlanScheduler:
     def _not_followed(self, offered: PublishedPlan, objective: PlanObjective, identity: str) -> None:
         self.text = f"the controller does not follow plan {offered.plan.sequence}"
         self._output.refuse("reference", "not followed", self.text)
+        self._widest = offered.plan.tube > 0  # the controller says why it was not begun; the widest it can always begin
         start = offered.start_ns + self._settings.t_p_ns
         if self.busy:
             self._requests.drop()
@@ -189,6 +191,7 @@ class PlanScheduler:
                 self._tell_none(trigger.stamp_ns, trigger.frame_id, start)  # nobody waits for it yet
         else:
             state, start = hand_over_state(previous.plan), previous.start_ns + self._settings.t_p_ns
+            self._widest = False
             if timing.is_late(start, trigger.stamp_ns):
                 self._not_followed(previous, objective, trigger.frame_id)
                 return
@@ -202,7 +205,7 @@ class PlanScheduler:
         due = timing.due(start, objective.patient)
         under_way = None if previous is None else previous.plan
         begins = self._time.seconds(trigger.stamp_ns if start is None else start)
-        situation = PlanStart(state, begins, box, self.sequence, under_way, timing.deadline(due))
+        situation = PlanStart(state, begins, box, self.sequence, under_way, timing.deadline(due), self._widest)
         self.text = f"planning {situation.sequence} for {situation.start_time:.3f} s"
         self._requests.ask(OpenRequest(objective, situation, start, due))
 
@@ -272,7 +275,7 @@ class PlanScheduler:
 
     def _no_plan(self, request: OpenRequest, start: int, step: Step) -> None:
         objective, situation, status = request.objective, request.situation, step.result.status
-        reason = "; ".join((status.value, *step.result.reasons))
+        reason, self._widest = "; ".join((status.value, *step.result.reasons)), False
         self.text = f"no plan for {self._time.seconds(start):.3f} s: {reason}"
         self._output.refuse("planning", "no plan", self.text)
         hurried = isinstance(objective, ExcitationObjective) and objective.refused(step)

@@ -61,6 +61,7 @@ class PlanRequest:
     calibration: Calibration | None = None  #: of the plan before
     #: reading of the monotonic clock, which all processes of a machine share, s; None: no deadline
     deadline: float | None = None
+    widest: bool = False  #: a plan of a narrower tube was not begun: one of the widest is asked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +139,7 @@ def set_scene(solver: Solver, scene: Scene) -> None:
 
 def plan(solver: Solver, request: PlanRequest) -> Step:
     """Look for an exciting plan until the deadline, the budget or a cancellation; tell every certified one."""
-    planner = planner_of(solver)
+    planner = _asked_for(planner_of(solver), request)
     result = next_lesson(
         planner,
         request.state,
@@ -153,6 +154,10 @@ def plan(solver: Solver, request: PlanRequest) -> Step:
         on_certified=lambda better: solver.tell(Step(better)),
     )
     return Step(result)
+
+
+def _asked_for(planner: Planner, request: PlanRequest) -> Planner:
+    return planner.in_widest_tube() if request.widest else planner
 
 
 def task_step(
@@ -171,6 +176,7 @@ def task_step(
         known = (number, current, TaskPlanner(planner, waypoints[current:], seed=seed))
         solver.state["task"] = known
     _, first, task = known
+    task.planner = _asked_for(planner, request)
 
     def step(result: PlannerResult) -> Step:
         plan, now = result.plan, first + task.current
