@@ -91,7 +91,7 @@ class RecentCommands:
         if np.isinf(most):
             return "a command was not the law's own a moment before (control was taken over, or its rate cut)"
         if not most <= a.uncertainty:
-            return f"S was above {at_least(a.uncertainty)} a moment before, which its tube assumes"
+            return f"S was above {at_least(a.uncertainty)}, the most that its tube assumes, a moment before"
         # A late command is followed by holds whose command before is too old for the theorem.
         late = oldest > a.hold_max * (1.0 + 1e-6)
         alone = oldest + 2.0 * a.hold_max if late else oldest
