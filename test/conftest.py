@@ -54,6 +54,7 @@ def _isolate() -> tuple[int, contextlib.ExitStack]:
 
 
 _DOMAIN, _STACK = _isolate()
+_UNPROVED = "\npytestmark = pytest.mark.unproved\n"
 gc.disable()  # until the tests are collected: nothing of that is garbage
 
 # The same examples on every machine: a failure in CI is a failure of the change, and can be repeated at home.
@@ -93,6 +94,12 @@ def pytest_configure(config: pytest.Config) -> None:
         commands.append([sys.executable, "-m", "pytest", "--collect-only", "-q", "-n", "0", str(ROOT / "test")])
         for process in [subprocess.Popen(command, stdout=subprocess.DEVNULL) for command in commands]:
             process.wait()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Files that are left out as a whole need not be imported."""
+    left_out = collection_path.suffix == ".py" and "unproved" in _left_out(config)
+    return True if left_out and _UNPROVED in collection_path.read_text(encoding="utf-8") else None
 
 
 def pytest_collection_finish() -> None:

@@ -12,9 +12,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -424,25 +424,28 @@ def law_outcome(arm_name: str) -> Outcome:
 # --- all of it ---
 
 
-def outcomes() -> Iterator[tuple[str, Outcome | list[Outcome]]]:
-    """Name and outcome of everything, in a fixed order."""
+def makers() -> Iterator[tuple[str, Callable[[], Outcome | list[Outcome]]]]:
+    """Name of every outcome, and what makes it, in a fixed order."""
     for case in LOGS:
-        yield f"log {case.name}", log_outcome(case)
+        yield f"log {case.name}", partial(log_outcome, case)
     for arm_name in ARMS_THAT_PLAN:
         for motion in MOTIONS:
-            yield f"plan {arm_name} {motion}", motion_outcome(arm_name, motion)
+            yield f"plan {arm_name} {motion}", partial(motion_outcome, arm_name, motion)
     for name, make in PLANNED.items():
-        yield f"plan {name}", make()
+        yield f"plan {name}", make
     for arm_name in ARMS:
-        yield f"laws {arm_name}", law_outcome(arm_name)
+        yield f"laws {arm_name}", partial(law_outcome, arm_name)
 
 
-def compute() -> dict[str, Any]:
-    """Arithmetic and all outcomes, by a process with one thread: sums of several depend on their number."""
+def compute(names: Iterable[str] = ()) -> dict[str, Any]:
+    """Arithmetic and outcomes, by a process with one thread: sums of several depend on their number.
+
+    ``names``: of the outcomes; none: all of them.
+    """
     threads = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL", "NUMBA")}
     path = os.pathsep.join(filter(None, [str(FOLDER.parent.parent), os.environ.get("PYTHONPATH", "")]))
     done = subprocess.run(
-        [sys.executable, __file__],
+        [sys.executable, __file__, *names],
         env={**os.environ, **threads, "PYTHONPATH": path},
         stdout=subprocess.PIPE,
         check=True,
@@ -451,4 +454,5 @@ def compute() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    json.dump({"arithmetic": arithmetic(), "outcomes": dict(outcomes())}, sys.stdout, indent=1)
+    chosen = {name: make() for name, make in makers() if name in sys.argv[1:] or not sys.argv[1:]}
+    json.dump({"arithmetic": arithmetic(), "outcomes": chosen}, sys.stdout, indent=1)
