@@ -292,7 +292,7 @@ def run(
     }
     theta = draw_truth(model, payload_from_spec(draws["payload"]), rng, mode=draws["truth"])
     home = np.asarray(model.settings.home, float)
-    if tube == 0:
+    if tube == 0:  # drawn before the path: runs of a number stay what they were
         box = box_around(rng, model, theta)
     path = fastest(rng, gains, home) if draws["motion"] == "fastest" else QuinticTrajectory.hold(home)
     if tube:

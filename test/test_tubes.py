@@ -33,6 +33,7 @@ from safe_sysid.planning.plan_files.plan_check import PlanChecker
 from safe_sysid.planning.plan_files.plan_file import PlanFileError, write_plan
 from safe_sysid.planning.plan_files.plan_file import read_plan as read_plan_file
 from safe_sysid.planning.planner import Planner
+from safe_sysid.planning.solver_process.jobs import PlanRequest, _asked_for
 from safe_sysid.planning.tube_choice import narrowest_tube
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
@@ -390,6 +391,17 @@ def test_the_planner_takes_the_narrowest_tube_that_the_box_allows(model: RobotMo
     assert answer.certificate.families["torque"].value > wide.families["torque"].value
     with pytest.raises(PlanError, match="expected at most"):
         planner.certificate(replace(answer.plan, tube=len(tubes)), box)
+
+
+def test_the_widest_tube_is_asked_for_only_where_the_arm_may_rest_in_it(
+    model: RobotModel, gains: ControllerGains
+) -> None:
+    """A task would be refused for good at a pose that only a narrower tube allows."""
+    planner, box, home = Planner(model, Scene("open"), gains), known(model, 0.02), np.array(model.settings.home)
+    away = np.where(np.arange(model.n) == 1, model.limits.position_upper[1] + 0.1, home)
+    for widest, goals, tubes in ((True, (), 1), (True, (home,), 1), (True, (away,), 2), (False, (), 2)):
+        request = PlanRequest(at_rest(home), 0.0, box, 0, widest=widest)
+        assert min(len(_asked_for(planner, request, *goals).tubes), 2) == tubes
 
 
 @pytest.fixture(scope="module")

@@ -156,8 +156,13 @@ def plan(solver: Solver, request: PlanRequest) -> Step:
     return Step(result)
 
 
-def _asked_for(planner: Planner, request: PlanRequest) -> Planner:
-    return planner.in_widest_tube() if request.widest else planner
+def _asked_for(planner: Planner, request: PlanRequest, *goals: FloatArray) -> Planner:
+    """For plans of the widest tube where that is asked for, and the arm may rest in it here and at goals (n,), rad."""
+    if not request.widest:
+        return planner
+    wide = planner.in_widest_tube()
+    refused = any(wide.start_reasons(q, request.box) for q in (request.state[0], *goals))
+    return planner if refused else wide
 
 
 def task_step(
@@ -176,7 +181,7 @@ def task_step(
         known = (number, current, TaskPlanner(planner, waypoints[current:], seed=seed))
         solver.state["task"] = known
     _, first, task = known
-    task.planner = _asked_for(planner, request)
+    task.planner = _asked_for(planner, request, task.waypoints[task.current])
 
     def step(result: PlannerResult) -> Step:
         plan, now = result.plan, first + task.current

@@ -172,7 +172,8 @@ class LastResort:
 
     def _along(self, request: StepRequest) -> tuple[Plan | None, PlanCertificate | None, int]:
         """The farthest certified motion along the way of those tried: plan, last certificate, how many were tried."""
-        planner, family = self._margins.planner, self._margins.planner.family(request.start)
+        planner = self._margins.planner
+        family = planner.family(request.start)
         rest = rest_of_polyline(self.way, request.start[0])
         length, corner = polyline_length(rest), polyline_length(rest[:2])
         reach, count, certificate = min(2.0 * self._reach, length), 0, None
@@ -183,7 +184,7 @@ class LastResort:
                     family.trajectory(k), request.time, planner.settings.t_p, request.box.identity,
                     request.sequence, k, planner.tube,
                 )  # fmt: skip
-                certificate = self._margins.planner.certificate(plan, request.box)
+                certificate = planner.certificate(plan, request.box)
                 count += 1
                 if certificate.ok:
                     self._reach = reach
