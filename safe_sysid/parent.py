@@ -5,8 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from contextlib import suppress
 
-__all__ = ["LAUNCH", "ONE_THREAD", "SAME", "child_environment", "end_with_parent"]
+__all__ = ["LAUNCH", "ONE_THREAD", "SAME", "child_environment", "end_with_parent", "name_process"]
 
 #: Variable with the id of a launch process: its nodes end as at SIGTERM when it dies, or leaves them alone at SIGTERM.
 LAUNCH = "SAFE_SYSID_LAUNCH_PID"
@@ -14,7 +15,7 @@ LAUNCH = "SAFE_SYSID_LAUNCH_PID"
 SAME = 1.0
 #: One thread each: sums must not depend on how many cores there are, and others need them too.
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 
 
 def child_environment() -> dict[str, str]:
@@ -33,3 +34,9 @@ def end_with_parent(parent: int, number: int) -> bool:
     except (AttributeError, OSError):
         return True
     return os.getppid() == parent
+
+
+def name_process(name: str) -> None:
+    """What ``ps -e`` and ``top`` show of this process: at most 15 bytes. Forks have their command line in common."""
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)

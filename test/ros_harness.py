@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import gc
-import importlib
 import itertools
 import json
-import multiprocessing
-import multiprocessing.context
-import multiprocessing.forkserver
 import os
 import signal
 import subprocess
@@ -29,6 +26,7 @@ from rclpy.signals import SignalHandlerOptions
 from std_srvs.srv import Trigger
 
 from safe_sysid.bring_up.domain import own_domain
+from safe_sysid.bring_up.fork_server import ForkServer
 
 #: Longest wait for anything on a busy machine, and for a node that has to compile its kernels first, s.
 PATIENCE, COMPILATION = 100.0, 220.0
@@ -38,39 +36,22 @@ MANAGED = ("controller", "planner", "identifier")
 
 
 @functools.cache
-def _forks() -> multiprocessing.context.ForkServerContext:
-    """Processes forked of one that has loaded what every node needs first: each would take seconds to do it again."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["pytest", "warm_nodes"])
-    path, here = os.environ.get("PYTHONPATH", ""), str(Path(__file__).parent)
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [here, path]))
-    multiprocessing.forkserver.ensure_running()
-    os.environ["PYTHONPATH"] = path
-    return context
-
-
-def _be_node(name: str, arguments: list[str], log: str, environment: dict[str, str]) -> None:
-    """What a forked process does: as ``python -m`` would, output to a file, no input."""
-    for path, flags, targets in ((log, os.O_WRONLY | os.O_APPEND, (1, 2)), (os.devnull, os.O_RDONLY, (0,))):
-        descriptor = os.open(path, flags)
-        for target in targets:
-            os.dup2(descriptor, target)
-        os.close(descriptor)
-    sys.stdout, sys.stderr = os.fdopen(1, "w", 8192, closefd=False), os.fdopen(2, "w", 1, closefd=False)
-    os.environ.clear()
-    os.environ.update(environment)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-    sys.argv = [f"{name}_node", *arguments]
-    sys.exit(importlib.import_module(f"safe_sysid.nodes.{name}.node").main())
+def _fork_server() -> ForkServer:
+    """As a demo has it, and the gains of the arm that most tests are about."""
+    server = ForkServer("safe_sysid.demo.preload", "warm_nodes")
+    atexit.register(server.close)
+    return server
 
 
 class Forked:
-    """A process with the interface of :class:`subprocess.Popen`."""
+    """A node of the fork server with the interface of :class:`subprocess.Popen`."""
 
-    def __init__(self, *arguments: Any) -> None:
-        self._process = _forks().Process(target=_be_node, args=arguments)
-        self._process.start()
+    def __init__(self, name: str, arguments: list[str], log: Path) -> None:
+        self._process = _fork_server().start(name, arguments, os.environ, log)
+        wait_for(
+            lambda: self._process.poll() is not None or self._process.pid is not None, COMPILATION, f"a fork: {name}"
+        )
+        assert self._process.pid is not None, _fork_server().errors()
         self.pid: int = self._process.pid
 
     @property
@@ -79,13 +60,15 @@ class Forked:
 
     def poll(self) -> int | None:
         """Exit status, negative if a signal ended it; None while it lives."""
-        return self._process.exitcode
+        return self._process.poll()
 
-    def wait(self, timeout: float | None = None) -> int:
+    def wait(self, timeout: float = 1e9) -> int:
         """Until it has ended."""
-        self._process.join(timeout)
-        if (status := self.poll()) is None:
-            raise subprocess.TimeoutExpired(str(self._process.name), timeout or 0.0)
+        end = time.monotonic() + timeout
+        while (status := self.poll()) is None:
+            if time.monotonic() > end:
+                raise subprocess.TimeoutExpired(str(self.pid), timeout)
+            time.sleep(0.01)
         return status
 
     def send_signal(self, number: int) -> None:
@@ -117,7 +100,7 @@ class NodeProcess:
     def _started(self, name: str, arguments: list[str]) -> Forked | subprocess.Popen[bytes]:
         """The four that work together are forked; recorder and viewer start as a user starts them."""
         if name in (*MANAGED, "plant"):
-            return Forked(name, arguments, str(self._log), dict(os.environ))
+            return Forked(name, arguments, self._log)
         command = [sys.executable, "-m", f"safe_sysid.nodes.{name}.node", *arguments]
         with self._log.open("wb") as output:
             return subprocess.Popen(

@@ -7,13 +7,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 import safe_sysid
-from safe_sysid.bring_up.kernels import compiling_beside
 from safe_sysid.cli import main
 from safe_sysid.resources import resource_path
 
@@ -308,25 +306,3 @@ def test_kinds_of_noise_in_the_help_are_those_that_there_are() -> None:
     from safe_sysid.studies.campaign.cases.noise import NOISES
 
     assert _NOISES == NOISES
-
-
-@pytest.mark.parametrize("cold", [True, False])
-def test_the_first_run_ever_compiles_in_two_processes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cold: bool
-) -> None:
-    """Only the first; and the second process never outlives what it was started for."""
-    started: list[subprocess.Popen[bytes]] = []
-    real = subprocess.Popen
-
-    def start(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
-        assert command[1:] == ["-m", "safe_sysid.apps.rehearsal"]
-        started.append(real([sys.executable, "-c", "import time; time.sleep(100)"], **options))
-        return started[-1]
-
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(subprocess, "Popen", start)
-    if not cold:
-        (tmp_path / "a_kernel.nbc").touch()
-    with pytest.raises(KeyboardInterrupt), compiling_beside():
-        raise KeyboardInterrupt
-    assert [process.poll() for process in started] == ([-9] if cold else [])

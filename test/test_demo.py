@@ -21,6 +21,7 @@ pytest.importorskip("rclpy")
 from ros_harness import wait_for
 
 from safe_sysid.bring_up import processes as processes_module
+from safe_sysid.bring_up.fork_server import ForkServer
 from safe_sysid.bring_up.processes import ProcessDiedError, ProcessGroup
 from safe_sysid.bring_up.shared_memory import mapped_segments
 from safe_sysid.cli import main
@@ -90,13 +91,11 @@ class Demo:
         for entry in Path("/proc").iterdir():
             try:
                 environment = (entry / "environ").read_bytes().split(b"\0")
-                words = (entry / "cmdline").read_bytes().split(b"\0")
+                name = (entry / "comm").read_text().strip()
                 zombie = ") Z " in (entry / "stat").read_text()
             except (OSError, ValueError):
                 continue
             if f"SAFE_SYSID_DEMO_PID={self.process.pid}".encode() in environment and not zombie:
-                child = b"safe_sysid.bring_up.child" in words
-                name = words[words.index(b"safe_sysid.bring_up.child") + 1].decode() if child else "solver"
                 found[name] = int(entry.name)
         return found
 
@@ -336,7 +335,7 @@ def test_a_killed_process_fails_the_run_with_its_name_and_last_lines(
 def test_no_process_outlives_a_killed_demo(start: object) -> None:
     demo = start()
     demo.read_until("all four work")
-    assert set(demo.nodes()) == {"controller", "planner", "solver", "identifier", "plant"}
+    assert set(demo.nodes()) == {"fork_server", "controller", "planner", "solver", "identifier", "plant"}
     demo.process.kill()
     wait_for(lambda: not demo.nodes(), 60.0, "the end of all")  # half a second, if nothing is being compiled
 
@@ -354,20 +353,17 @@ def test_a_node_that_cannot_start_is_reported(start: object, tmp_path: Path) -> 
 @pytest.fixture
 def stubborn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProcessGroup]:
     """A process that ignores what can be ignored, in a group that does not wait long."""
-    (tmp_path / "safe_sysid_stubborn.py").write_text(
+    (tmp_path / "be_stubborn.py").write_text(
         "import signal, sys, time\n"
-        "for number in (signal.SIGINT, signal.SIGTERM): signal.signal(number, signal.SIG_IGN)\n"
-        "print('READY stubborn', flush=True)\n"
-        "time.sleep(600)\n"
+        "def become_node(*_):\n"
+        "    for number in (signal.SIGINT, signal.SIGTERM): signal.signal(number, signal.SIG_IGN)\n"
+        "    print('READY stubborn', flush=True)\n"
+        "    time.sleep(600)\n"
+        "sys.modules['__main__'].become_node = become_node\n"  # the server's
     )
     monkeypatch.setattr("safe_sysid.bring_up.processes._ESCALATION", ((2, 0.3), (15, 0.3), (9, 5.0)))
-    popen = subprocess.Popen
-
-    def start_it(command: list[str], **options: object) -> subprocess.Popen:
-        return popen([sys.executable, str(tmp_path / "safe_sysid_stubborn.py")], **options)
-
-    monkeypatch.setattr("safe_sysid.bring_up.processes.subprocess.Popen", start_it)
-    with ProcessGroup() as group:
+    monkeypatch.syspath_prepend(tmp_path)  # where the server looks for modules, too
+    with ForkServer("be_stubborn") as server, ProcessGroup(server) as group:
         process = group.start("stubborn", (), dict(os.environ), tmp_path / "log")
         wait_for(process.check_ready, 10.0, "READY")
         group.check()

@@ -297,3 +297,39 @@ def riddle(solver: Solver) -> Riddle:
 def test_an_answer_that_cannot_be_read_is_told_and_the_next_one_is_heard(shared: Owner) -> None:
     assert "said what cannot be read (ModuleNotFoundError: no such thing here)" in shared.do(riddle).text
     assert shared.do(recall).kind == "done"
+
+
+def test_the_first_process_is_forked_where_its_jobs_are_loaded_and_replaced_by_one_that_is_not() -> None:
+    """In a process of its own, which has one thread; who has more, as this one may, starts it by itself."""
+    script = """
+import os, time
+import test_planning_process as jobs
+from safe_sysid.planning.solver_process.process import PlannerProcess
+events = []
+process = PlannerProcess(events.append, preload=("test_planning_process",))
+while process.pid is None: time.sleep(0.001)
+first = process.pid
+print(open(f"/proc/{first}/cmdline").read() == open("/proc/self/cmdline").read(), open(f"/proc/{first}/comm").read().strip())
+process.wait(process.configure("memory", jobs.partial(jobs.remember, value="set up")), 60.0)
+def answer(job):
+    ticket = process.submit(job)
+    while not any(e.ticket == ticket for e in events): time.sleep(0.001)
+    event = next(e for e in events if e.ticket == ticket)
+    return event.text or event.value
+print(answer(jobs.recall) == ("set up", first))
+print(answer(jobs.crash))
+state, second = answer(jobs.recall)
+print(state, second != first, "solver_process.solver" in open(f"/proc/{second}/cmdline").read())
+process.close()
+print(jobs.is_alive(first), jobs.is_alive(second))
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", script], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=120.0
+    )
+    assert run.stdout.splitlines() == [
+        "True solver",
+        "True",
+        "solver process: killed by SIGSEGV",
+        "set up True True",
+        "False False",
+    ], run.stderr

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from safe_sysid.parent import child_environment
-
-__all__ = ["CompilationNotice", "compiled_kernels", "compiling_beside", "telling"]
+__all__ = ["CompilationNotice", "compiled_kernels", "telling"]
 
 _EVERY = 5.0  # s between two notices
 
@@ -69,24 +65,3 @@ def telling(say: Callable[[str], None], what: str) -> Iterator[None]:
     finally:
         done.set()
         thread.join()
-
-
-@contextmanager
-def compiling_beside() -> Iterator[None]:
-    """Where nothing is compiled yet: what controller and identifier need is, in another process, while the block works.
-
-    If that fails, they compile it themselves, and say what is wrong.
-    """
-    if compiled_kernels() > 0:
-        yield
-        return
-    process = subprocess.Popen(
-        [sys.executable, "-m", "safe_sysid.apps.rehearsal"],
-        env=child_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        yield
-        process.wait()  # else the nodes would compile the same once more
-    finally:
-        process.kill()
-        process.wait()

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from safe_sysid.bring_up.child import PARENT
+from safe_sysid.bring_up.fork_server import ForkServer
 from safe_sysid.bring_up.shared_memory import mapped_segments, port_segments, remove_leftovers
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.parent import SAME
@@ -31,23 +29,21 @@ class NodeProcess:
     """One node, its output in a file."""
 
     def __init__(
-        self, name: str, arguments: Sequence[str], environment: Mapping[str, str], log: Path, braking: float = 0.0
+        self,
+        server: ForkServer,
+        name: str,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        log: Path,
+        braking: float = 0.0,
     ) -> None:
         """Start it; ``braking``: so long it may take to bring the arm to rest before it ends, s."""
-        self.name, self.log, self.braking = name, log, braking
+        self.name, self.log, self.braking, self._server = name, log, braking, server
         self.ready = False
         self._read = 0
         log.parent.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "safe_sysid.bring_up.child", name, *arguments]
-        with log.open("wb") as output:
-            self.process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env={**environment, PARENT: str(os.getpid())},
-                start_new_session=True,  # Ctrl-C is for the parent to pass on
-            )
+        log.write_bytes(b"")
+        self.process = server.start(name, arguments, environment, log)
 
     def check_ready(self) -> bool:
         """Whether it has said that it works."""
@@ -70,6 +66,13 @@ class NodeProcess:
     def exit_report(self) -> str:
         """Name, how it ended and its last lines."""
         code = self.process.returncode
+        if self.process.pid is None:
+            return "\n".join(
+                [
+                    f"{self.name} could not be started: the process that nodes are forked of ended",
+                    *self._server.errors(),
+                ]
+            )
         if code is not None and code < 0:
             with suppress(ValueError):
                 how = f"was killed by {signal.Signals(-code).name}"
@@ -78,14 +81,22 @@ class NodeProcess:
 
     def send(self, number: int) -> None:
         """Signal its whole group, if there is anything left of it."""
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, number)
+        pid = self.process.pid
+        if pid is None:
+            return
+        try:
+            os.killpg(pid, number)
+        except (ProcessLookupError, PermissionError):
+            if self.process.poll() is None:  # forked this moment, it does not lead its group yet
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, number)
 
 
 class ProcessGroup:
     """All processes of a run. Use as a context: whatever happens, none is left behind."""
 
-    def __init__(self) -> None:
+    def __init__(self, server: ForkServer) -> None:
+        self._server = server
         self.processes: list[NodeProcess] = []
         self._segments: set[str] = set()
 
@@ -99,7 +110,7 @@ class ProcessGroup:
         self, name: str, arguments: Sequence[str], environment: Mapping[str, str], log: Path, braking: float = 0.0
     ) -> NodeProcess:
         """Start one more, see :class:`NodeProcess`."""
-        process = NodeProcess(name, arguments, environment, log, braking)
+        process = NodeProcess(self._server, name, arguments, environment, log, braking)
         self.processes.append(process)
         return process
 
@@ -111,7 +122,8 @@ class ProcessGroup:
 
     def remember_shared_memory(self) -> None:
         """Note what the living use, so that it can be removed should they be killed."""
-        self._segments |= mapped_segments(p.process.pid for p in self.processes if p.process.poll() is None)
+        living = (p.process for p in self.processes if p.process.poll() is None)
+        self._segments |= mapped_segments(process.pid for process in living if process.pid is not None)
 
     @property
     def alive(self) -> list[NodeProcess]:
@@ -127,6 +139,8 @@ class ProcessGroup:
         killed: list[str] = []
         interrupted: BaseException | None = None
         self.remember_shared_memory()
+        if any(process.process.pid is None for process in self.alive):
+            self._server.close()  # it has not got so far, and would take no signal for them
         for number, patience in _ESCALATION:
             alive = self.alive
             if not alive:

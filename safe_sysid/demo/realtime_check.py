@@ -25,6 +25,7 @@ from rich.table import Table
 
 from safe_sysid.bring_up.arrangement import REALTIME
 from safe_sysid.bring_up.domain import own_domain, ros_environment
+from safe_sysid.bring_up.fork_server import ForkServer
 from safe_sysid.bring_up.processes import ProcessGroup
 from safe_sysid.control.gains.design import design_gains
 from safe_sysid.core.arrays import FloatArray, IntArray
@@ -118,7 +119,7 @@ def measure(seconds: float, busy: int, say: Callable[[str], None]) -> TimingReco
     with tempfile.TemporaryDirectory(prefix="safe_sysid_realtime_") as place, own_domain() as domain:
         folder = Path(place)
         environment = ros_environment(domain, folder / "ros", lockstep=False)
-        with ProcessGroup() as group:
+        with ForkServer("safe_sysid.demo.preload") as server, ProcessGroup(server) as group:
             say(f"starting {', '.join(names)} in ROS domain {domain}")
             for name in names:
                 given: dict[str, Any] = {

@@ -13,7 +13,8 @@ from rich.text import Text
 
 from safe_sysid.apps.judge.evaluation import Evaluation, Oracle, evaluate
 from safe_sysid.bring_up.domain import own_domain
-from safe_sysid.bring_up.kernels import compiling_beside, telling
+from safe_sysid.bring_up.fork_server import ForkServer
+from safe_sysid.bring_up.kernels import telling
 from safe_sysid.bring_up.processes import ProcessDiedError
 from safe_sysid.control.tube import MeasuredTube, tubes_of
 from safe_sysid.demo.options import DemoOptions, Setup, prepare
@@ -76,14 +77,14 @@ def run_demo(options: DemoOptions) -> int:
     """
     console = make_console()
     try:
-        with _signals():
+        with _signals(), ForkServer("safe_sysid.demo.preload") as server:
             told = "reading the robot, computing gains, checking the start pose"
-            with telling(_speaker(options, console), told), compiling_beside():
+            with telling(_speaker(options, console), told):
                 setup = prepare(options, _speaker(options, console))
             if options.payload == "auto":
                 _speaker(options, console)(f"the hand holds: {setup.payload_name}")
-            with own_domain() as domain, DemoView(setup, domain, _speaker(options, console)) as view:
-                status = _run(setup, console, domain)
+            with own_domain() as domain, DemoView(setup, server, domain, _speaker(options, console)) as view:
+                status = _run(setup, server, console, domain)
                 view.stay()
             return status
     except ProcessDiedError as error:  # the view's: the others' are told with the run
@@ -105,13 +106,13 @@ def _speaker(options: DemoOptions, console: Console) -> Callable[[str], None]:
     return say
 
 
-def _run(setup: Setup, console: Console, domain: int) -> int:
+def _run(setup: Setup, server: ForkServer, console: Console, domain: int) -> int:
     options, clock = setup.options, RunClock()
     state = RunState(setup.model.settings, options.plans)
     trouble = ""
     with Progress(console, setup.model.arm_prior, options.quiet) as progress:
         try:
-            supervise(setup, progress, clock, state, domain)
+            supervise(setup, server, progress, clock, state, domain)
         except (ProcessDiedError, RunFailedError) as error:
             trouble = str(error)
         progress.say(f"judging the run by the plant's record in {setup.run_dir}")

@@ -11,6 +11,7 @@ import yaml
 
 from safe_sysid.bring_up.arrangement import MANAGED, REALTIME
 from safe_sysid.bring_up.domain import environment_of, ros_environment
+from safe_sysid.bring_up.fork_server import ForkServer
 from safe_sysid.bring_up.kernels import CompilationNotice
 from safe_sysid.bring_up.processes import ProcessGroup
 from safe_sysid.control.states import COMMAND_TOPICS, longest_braking
@@ -27,6 +28,7 @@ NODES = ("controller", "planner", "identifier", "plant")
 #: How often a controller that refuses to become active is asked again, and for how long, s: the arm may come to rest.
 _AGAIN, _INSIST = 0.3, 15.0
 _POLL = 0.1
+_SOON = 0.02  # s between two looks while nodes start
 _SILENCE = 120.0  # s of wall time without any news: something hangs
 _LISTENS = 20.0  # s for the recorder to find the commands
 _MATCHED = 0.5  # s from there until those who are listened to know it, too
@@ -73,7 +75,9 @@ def node_parameters(setup: Setup, node: str) -> dict[str, Any]:
     return parameters
 
 
-def supervise(setup: Setup, progress: Progress, clock: RunClock, state: RunState, domain: int) -> None:
+def supervise(
+    setup: Setup, server: ForkServer, progress: Progress, clock: RunClock, state: RunState, domain: int
+) -> None:
     """Run the nodes in a ROS domain until the run is over; ``clock`` and ``state`` are filled, whatever happens.
 
     Raises:
@@ -83,7 +87,7 @@ def supervise(setup: Setup, progress: Progress, clock: RunClock, state: RunState
     options = setup.options
     began = time.monotonic()
     deadline = began + options.timeout
-    with ProcessGroup() as group:
+    with ProcessGroup(server) as group:
         environment = ros_environment(domain, setup.run_dir / "log" / "ros", options.lockstep)
 
         def start(names: tuple[str, ...]) -> None:
@@ -152,7 +156,7 @@ def _lead(
     for name in names:
         transitions.ask(name, transition)
     while waiting:
-        watcher.spin(_POLL)
+        watcher.spin(_SOON)
         group.check()
         for name in list(waiting):
             answer = transitions.answer(name)
@@ -208,7 +212,7 @@ def _await_ready(group: ProcessGroup, progress: Progress, deadline: float) -> No
         if time.monotonic() > deadline:
             raise RunFailedError(f"time-out: {', '.join(waiting)} not ready")
         notice.tell(f"waiting for {', '.join(waiting)}")
-        time.sleep(_POLL)
+        time.sleep(_SOON)
 
 
 def _follow(

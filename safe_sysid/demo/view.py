@@ -19,6 +19,7 @@ import yaml
 
 from safe_sysid.bring_up.child import PARENT
 from safe_sysid.bring_up.domain import ros_environment
+from safe_sysid.bring_up.fork_server import ForkServer
 from safe_sysid.bring_up.processes import NodeProcess, ProcessDiedError, ProcessGroup
 from safe_sysid.demo.options import Setup
 from safe_sysid.parent import ONE_THREAD
@@ -65,10 +66,10 @@ class ViewOptions:
 class DemoView:
     """The viewer beside a demo: up before the nodes are, and still there when they have ended. Use as a context."""
 
-    def __init__(self, setup: Setup, domain: int, say: Callable[[str], None]) -> None:
+    def __init__(self, setup: Setup, server: ForkServer, domain: int, say: Callable[[str], None]) -> None:
         """Nothing is started yet. ``setup``: of the run; whether there is a view at all is one of its options."""
         self._setup, self._domain, self._say = setup, domain, say
-        self._group = ProcessGroup()
+        self._group = ProcessGroup(server)
         self._process: NodeProcess | None = None
         self.address = ""
 

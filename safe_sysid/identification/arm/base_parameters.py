@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import linalg
+import scipy  # scipy.linalg when it is first used
 
 from safe_sysid.core.arrays import BoolArray, FloatArray, IntArray
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS, ParameterLayout
@@ -135,7 +135,7 @@ def base_parameters(regressor: FloatArray, rank: float = _RANK) -> BaseParameter
     if regressor.ndim != 2 or len(regressor) < regressor.shape[1]:
         expected = "(M, P), M at least P"
         raise ParameterError(f"regressor of shape {regressor.shape}: expected {expected}")
-    return base_parameters_of_factor(linalg.qr(regressor, mode="r")[0][: regressor.shape[1]], rank)
+    return base_parameters_of_factor(scipy.linalg.qr(regressor, mode="r")[0][: regressor.shape[1]], rank)
 
 
 def base_parameters_of_factor(factor: FloatArray, rank: float = _RANK) -> BaseParameters:
@@ -154,10 +154,10 @@ def base_parameters_of_factor(factor: FloatArray, rank: float = _RANK) -> BasePa
         raise ParameterError("regressor: all zero, expected one that depends on some parameter")
     scale = np.where(seen, norms, 1.0)
     columns = np.flatnonzero(seen)
-    triangle, order = linalg.qr(factor[:, columns] / scale[columns], mode="r", pivoting=True)
+    triangle, order = scipy.linalg.qr(factor[:, columns] / scale[columns], mode="r", pivoting=True)
     count = int(np.sum(np.abs(np.diag(triangle)) > rank))
     first, rest = columns[order[:count]], columns[order[count:]]
-    solved = linalg.solve_triangular(triangle[:count, :count], triangle[:count, count:])
+    solved = scipy.linalg.solve_triangular(triangle[:count, :count], triangle[:count, count:])
     solved = solved * scale[rest] / scale[first][:, None]
     size = np.abs(solved) * scale[first][:, None] / scale[rest]
     solved[size < 1e-13] = 0.0

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import clarabel
 import numpy as np
-from scipy import sparse
+import scipy  # scipy.sparse when it is first used
 
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.identification.bounds.payload_constraints import PayloadConstraints
@@ -77,11 +77,11 @@ def solve_convex(
     extra = np.zeros((0, 10)) if inequalities is None else inequalities
     floor = np.zeros(0) if limits is None else limits
     constant = body @ best + offset
-    eye = sparse.identity(size, format="csc")
-    matrix = sparse.vstack(
-        [eye, -eye, sparse.csc_matrix(-extra @ body), sparse.csc_matrix(-_VECTOR @ body)], format="csc"
+    eye = scipy.sparse.identity(size, format="csc")
+    matrix = scipy.sparse.vstack(
+        [eye, -eye, scipy.sparse.csc_matrix(-extra @ body), scipy.sparse.csc_matrix(-_VECTOR @ body)], format="csc"
     )
-    hessian = sparse.csc_matrix(np.triu(quadratic.hessian))
+    hessian = scipy.sparse.csc_matrix(np.triu(quadratic.hessian))
     cones = [clarabel.NonnegativeConeT(2 * size + len(extra)), clarabel.PSDTriangleConeT(4)]
     settings = clarabel.DefaultSettings()
     settings.verbose = False

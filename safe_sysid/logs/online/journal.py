@@ -15,16 +15,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
 
 from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.errors import SafeSysIdError
-from safe_sysid.identification.equations.measurements import Measurements
-from safe_sysid.identification.identifier import UpdateResult
 from safe_sysid.robot.parameters import ParameterBox
+
+if TYPE_CHECKING:  # a controller's digests come from here, and it starts 0.3 s later with an identifier
+    from safe_sysid.identification.equations.measurements import Measurements
+    from safe_sysid.identification.identifier import UpdateResult
 
 __all__ = ["Journal", "JournalEntry", "JournalError", "bounds_digest", "file_digest", "read_entry", "samples_digest"]
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from geometry_msgs.msg import PoseStamped
-from scipy.spatial.transform import Rotation
 from trajectory_msgs.msg import JointTrajectory
 
 from safe_sysid.core.arrays import FloatArray
@@ -21,6 +20,7 @@ from safe_sysid.nodes.planner.scheduler_parts import Answer, last_line
 from safe_sysid.nodes.planner.solver_client import SolverClient
 from safe_sysid.planning.solver_process import jobs
 from safe_sysid.planning.solver_process.process import Event
+from safe_sysid.robot.frames import rotation_from_quaternion
 from safe_sysid.robot.model import RobotModel
 
 __all__ = ["Goal", "GoalServer", "known_frames", "read_goal_joints", "read_goal_pose"]
@@ -179,6 +179,6 @@ def read_pose(pose: Any, name: str) -> tuple[FloatArray, FloatArray]:
             "not a rotation", f"{name}: quaternion {quaternion.tolist()} of length {length:g}: expected length 1"
         )
     position.setflags(write=False)
-    rotation = Rotation.from_quat(quaternion / length).as_matrix()
+    rotation = rotation_from_quaternion(quaternion / length)
     rotation.setflags(write=False)
     return position, rotation

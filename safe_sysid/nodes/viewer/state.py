@@ -9,7 +9,6 @@ from collections import Counter
 
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticArray
-from scipy.spatial.transform import Rotation
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
@@ -19,6 +18,7 @@ from safe_sysid.core.arrays import FloatArray
 from safe_sysid.nodes.common.digest import difference
 from safe_sysid.nodes.common.messages.contents import MessageRefusedError
 from safe_sysid.nodes.common.messages.conversions import JointReader, read_bounds, read_plan
+from safe_sysid.robot.frames import rotation_from_quaternion
 from safe_sysid.robot.margin import UNITS, Margin
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.view.snapshot import OLD, BoundsView, DrawnSolid, NodeView, RunOutcome, Snapshot
@@ -275,5 +275,5 @@ def _solid(marker: Marker) -> DrawnSolid:
     if not all(np.all(np.abs(x) <= _FARTHEST) for x in (numbers, turn, points)):  # also false for NaN
         raise MessageRefusedError("far away", f"numbers beyond {_FARTHEST:g}, or none")
     length = float(np.linalg.norm(turn))
-    rotation = np.eye(3) if length < 1e-6 else Rotation.from_quat(turn / length).as_matrix()
+    rotation = np.eye(3) if length < 1e-6 else rotation_from_quaternion(turn / length)
     return DrawnSolid(kind, numbers[:3], rotation, np.abs(numbers[3:]), points)

@@ -20,9 +20,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import osqp
+import scipy  # scipy.sparse when it is first used
 from numpy.typing import NDArray
-from scipy import sparse
 
 from safe_sysid.core.arrays import FloatArray
 
@@ -96,17 +95,19 @@ class Subproblem:
 
     def __init__(self, n: int, rows: int = 40) -> None:
         """Set OSQP up once; every solve only exchanges numbers."""
+        import osqp  # 0.2 s, which a node that only describes searches need not wait
+
         self._n, self._m, m = n, rows, rows
         size = n + 1
         self._upper = np.triu_indices(n)
         # Column by column: that is the order of the upper triangle's data.
         order = np.lexsort((self._upper[0], self._upper[1]))
         self._upper = (self._upper[0][order], self._upper[1][order])
-        hessian = sparse.csc_matrix(
+        hessian = scipy.sparse.csc_matrix(
             (np.append(np.ones(len(order)), 1e-6), (np.append(self._upper[0], n), np.append(self._upper[1], n))),
             shape=(size, size),
         )
-        rows = sparse.csc_matrix(np.vstack([np.ones((m, size)), np.eye(size)]))
+        rows = scipy.sparse.csc_matrix(np.vstack([np.ones((m, size)), np.eye(size)]))
         self._bounds = np.full(m + size, np.inf)
         self._solver = osqp.OSQP()
         self._solver.setup(

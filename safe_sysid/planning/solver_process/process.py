@@ -23,6 +23,7 @@ from typing import Any, Literal
 
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.parent import child_environment
+from safe_sysid.planning.solver_process.forked import ForkedSolver, fork_solver
 from safe_sysid.planning.solver_process.solver import Solver
 from safe_sysid.wire import dumps, loads
 
@@ -77,8 +78,10 @@ class PlannerProcess:
 
         Args:
             on_event: called in the thread; what it raises goes to stderr. May be set later.
+            preload: modules that jobs need; where they are loaded here, the first process is forked of this one.
         """
         self.on_event, self._preload = on_event, tuple(preload)
+        self._forked = fork_solver(self._preload)  # before there is a second thread
         # The child must find what we find, modules of jobs included.
         self._environment = child_environment()
         self._changed = threading.Condition()
@@ -88,7 +91,7 @@ class PlannerProcess:
         self._outcome: dict[int, str] = {}  # of set-up jobs
         self._tickets, self._vain, self._cancelled = 0, 0, 0
         self._closed = False
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | ForkedSolver | None = None
         self._socket: socket.socket | None = None
         self._outbox: queue.SimpleQueue[bytes | None] | None = None
         self.restarts = 0
@@ -219,26 +222,15 @@ class PlannerProcess:
 
     def _run_process(self) -> tuple[dict[int, _Pending], str]:
         """Start a process, handle what it says until it has ended; what it had not done, and why, in words."""
-        ours, theirs = socket.socketpair()
-        command = [
-            sys.executable,
-            "-m",
-            "safe_sysid.planning.solver_process.solver",
-            str(theirs.fileno()),
-            str(os.getpid()),
-        ]
-        command += self._preload
-        with ours, theirs:
-            try:
-                process = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, env=self._environment, pass_fds=(theirs.fileno(),)
-                )
-            except OSError as error:
-                self._vain += 1
-                with self._changed:
-                    doomed, self._pending = self._pending, {}
-                return doomed, f"solver process: cannot be started: {error}"
-            theirs.close()
+        try:
+            process, ours = self._forked or self._spawn()
+        except OSError as error:
+            self._vain += 1
+            with self._changed:
+                doomed, self._pending = self._pending, {}
+            return doomed, f"solver process: cannot be started: {error}"
+        self._forked = None
+        with ours:
             connection, outbox = Connection(ours.detach()), queue.SimpleQueue[bytes | None]()
             with self._changed:
                 self._process, self._outbox = process, outbox
@@ -265,6 +257,21 @@ class PlannerProcess:
             writer.join(1.0)
             connection.close()
         return doomed, reason or f"solver process: {_how(status)}"
+
+    def _spawn(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
+        """A process that loads everything anew, and our end of its connection. Raises OSError."""
+        ours, theirs = socket.socketpair()
+        words = (str(theirs.fileno()), str(os.getpid()), *self._preload)
+        command = [sys.executable, "-m", "safe_sysid.planning.solver_process.solver", *words]
+        with theirs:
+            try:
+                process = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, env=self._environment, pass_fds=(theirs.fileno(),)
+                )
+            except OSError:
+                ours.close()
+                raise
+        return process, ours
 
     def _send_all(self) -> None:
         """To a new process: its set-up, then what waits."""

@@ -17,7 +17,7 @@ import traceback
 from multiprocessing.connection import Connection
 from typing import Any
 
-from safe_sysid.parent import end_with_parent
+from safe_sysid.parent import end_with_parent, name_process
 from safe_sysid.wire import dumps, loads
 
 __all__ = ["Solver", "main"]
@@ -70,6 +70,7 @@ def main(arguments: list[str]) -> int:
     descriptor, parent = map(int, arguments[:2])
     if not end_with_parent(parent, signal.SIGKILL):  # should we hang in compiled code and not see it leave
         os._exit(1)
+    name_process("solver")
     faulthandler.enable()  # a crash in compiled code leaves its stack in the log
     for name in arguments[2:]:
         importlib.import_module(name)

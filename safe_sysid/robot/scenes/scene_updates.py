@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.spatial.transform import Rotation
 
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ConfigError, SafeSysIdError
 from safe_sysid.robot.files.meshes import read_mesh
 from safe_sysid.robot.files.packages import is_package_uri, package_file
+from safe_sysid.robot.frames import rotation_from_quaternion
 from safe_sysid.robot.scenes.obstacles import (
     Obstacle,
     SceneBox,
@@ -108,7 +108,7 @@ def _obstacle(marker: SceneMarker, where: str) -> Obstacle:
         )
     if not np.all(scale > 0.0):
         raise ConfigError("scene markers", f"{where}.scale", list(marker.scale), "three numbers > 0")
-    rpy = rpy_from_rotation(Rotation.from_quat(turn / norm).as_matrix())
+    rpy = rpy_from_rotation(rotation_from_quaternion(turn / norm))
     if marker.kind == "cube":
         return SceneBox(marker.name, xyz, rpy, scale)
     if marker.kind == "sphere":

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.spatial import ConvexHull, QhullError
+import scipy  # imports scipy.spatial when it is first used: 0.3 s that most starts need not wait
 
 from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.robot.shapes.hulls import distance_to_hull, hull_volume, outer_hull
@@ -151,8 +151,8 @@ def _farthest(points: FloatArray, hull: FloatArray) -> float:
 def _extreme(points: FloatArray) -> FloatArray:
     """Corners of the convex hull, for the search only."""
     try:
-        return points[ConvexHull(points).vertices]
-    except (QhullError, ValueError):
+        return points[scipy.spatial.ConvexHull(points).vertices]
+    except (scipy.spatial.QhullError, ValueError):
         return points
 
 

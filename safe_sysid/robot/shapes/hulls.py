@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.spatial import ConvexHull, QhullError
+import scipy  # imports scipy.spatial when it is first used: 0.3 s that most starts need not wait
 
 from safe_sysid.core.arrays import FloatArray, IntArray
 
@@ -76,8 +76,8 @@ def hull_volume(points: FloatArray, radius: float) -> float:
     if len(points) == 2:
         return ball + float(np.pi * radius**2 * np.linalg.norm(points[1] - points[0]))
     try:
-        hull = ConvexHull(points)
-    except QhullError:
+        hull = scipy.spatial.ConvexHull(points)
+    except scipy.spatial.QhullError:
         return ball
     # Mean width of a polytope: sum over edges of length times exterior angle.
     bend = 0.0
@@ -123,8 +123,10 @@ def _corners(flat: FloatArray) -> IntArray:
     if flat.shape[1] == 1:
         return np.array([int(np.argmin(flat)), int(np.argmax(flat))])
     try:
-        return np.sort(ConvexHull(flat).vertices)
-    except QhullError:  # flatter than qhull likes: all points are corners, the slack says whether that holds
+        return np.sort(scipy.spatial.ConvexHull(flat).vertices)
+    except (
+        scipy.spatial.QhullError
+    ):  # flatter than qhull likes: all points are corners, the slack says whether that holds
         return np.arange(len(flat))
 
 
@@ -134,8 +136,8 @@ def _facets(flat: FloatArray) -> IntArray:
         return np.array([[int(np.argmin(flat))], [int(np.argmax(flat))]])
     for options in ("Qt", "QJ"):
         try:
-            return np.asarray(ConvexHull(flat, qhull_options=options).simplices, dtype=np.int64)
-        except QhullError:
+            return np.asarray(scipy.spatial.ConvexHull(flat, qhull_options=options).simplices, dtype=np.int64)
+        except scipy.spatial.QhullError:
             continue
     ends = [int(np.argmin(flat[:, 0])), int(np.argmax(flat[:, 0]))]
     return np.array([[end] * flat.shape[1] for end in ends], dtype=np.int64)

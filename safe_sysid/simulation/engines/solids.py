@@ -6,7 +6,7 @@ import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.spatial import ConvexHull, QhullError
+import scipy  # imports scipy.spatial when it is first used: 0.3 s that most starts need not wait
 
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.robot.model import Body, RobotModel
@@ -83,9 +83,9 @@ def _as_box(points: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray] | N
 def _hull_vertices(points: FloatArray, radius: float) -> FloatArray:
     """Vertices of a polytope with volume that holds hull(points) inflated by radius."""
     try:
-        facets = ConvexHull(points).equations
+        facets = scipy.spatial.ConvexHull(points).equations
         inner = float((-facets[:, 3] - facets[:, :3] @ points.mean(axis=0)).min())
-    except QhullError:
+    except scipy.spatial.QhullError:
         inner = 0.0
     if inner < _FLAT:
         return _inflated(points, max(radius, _FLAT))
@@ -102,9 +102,9 @@ def _inflated(points: FloatArray, radius: float) -> FloatArray:
     z, turn = 1.0 - 2.0 * i / _BALL_POINTS, np.pi * (1.0 + np.sqrt(5.0)) * i  # Fibonacci's sphere
     across = np.sqrt(1.0 - z**2)
     ball = np.stack([across * np.cos(turn), across * np.sin(turn), z], axis=1)
-    inner = -ConvexHull(ball).equations[:, 3].max()  # radius of the largest ball inside that polytope
+    inner = -scipy.spatial.ConvexHull(ball).equations[:, 3].max()  # radius of the largest ball inside that polytope
     vertices = (points[:, None] + radius / inner * ball[None]).reshape(-1, 3)
-    return vertices[ConvexHull(vertices).vertices]
+    return vertices[scipy.spatial.ConvexHull(vertices).vertices]
 
 
 def _payload(model: RobotModel, payload: Payload) -> list[ContactSolid]:
