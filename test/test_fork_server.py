@@ -19,6 +19,7 @@ FORKS = """
 import os, signal, sys, time
 from safe_sysid.bring_up.child import become_node as real
 def become_node(name, arguments):
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # may be ignored by what the tests run in
     if name == "told":
         print("READY", *arguments, os.environ["COLOUR"], os.environ.get("OF_THE_SERVER"), os.getsid(0) == os.getpid())
         sys.exit(3)

@@ -309,8 +309,9 @@ events = []
 process = PlannerProcess(events.append, preload=("test_planning_process",))
 while process.pid is None: time.sleep(0.001)
 first = process.pid
-print(open(f"/proc/{first}/cmdline").read() == open("/proc/self/cmdline").read(), open(f"/proc/{first}/comm").read().strip())
 process.wait(process.configure("memory", jobs.partial(jobs.remember, value="set up")), 60.0)
+own = open("/proc/self/cmdline").read()
+print(open(f"/proc/{first}/cmdline").read() == own, open(f"/proc/{first}/comm").read().strip())
 def answer(job):
     ticket = process.submit(job)
     while not any(e.ticket == ticket for e in events): time.sleep(0.001)

@@ -48,30 +48,41 @@ def main(arguments: Sequence[str]) -> None:
 
 def _serve(control: Connection) -> tuple[ForkRequest, int, bool]:
     """Answer requests; returns in each child: its request, the server's process id, whether it has all its threads."""
-    living: dict[int, tuple[int, int]] = {}  # by descriptor of the process: number of the request, process id
+    numbers: dict[int, int] = {}  # of the requests, by process id
+    ended, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wakeup)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
     with selectors.DefaultSelector() as selector:
         selector.register(control, selectors.EVENT_READ)
+        selector.register(ended, selectors.EVENT_READ)
         while True:
             for key, _ in selector.select():
                 if key.fileobj is control:
                     try:
                         request = control.recv()
-                    except EOFError:
+                    except (EOFError, OSError):
                         os._exit(0)  # the parent has gone; the kernel tells the children when we have
                     threads, server, pid = len(os.listdir("/proc/self/task")), os.getpid(), os.fork()
                     if pid == 0:
-                        for watch in living:
-                            os.close(watch)
+                        signal.set_wakeup_fd(-1)
+                        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                        os.close(ended)
+                        os.close(wakeup)
                         return request, server, threads == 1
-                    watch = os.pidfd_open(pid)
-                    living[watch] = request.number, pid
-                    selector.register(watch, selectors.EVENT_READ)
+                    numbers[pid] = request.number
                     _tell(control, request.number, pid, None)
                 else:
-                    selector.unregister(key.fd)
-                    number, pid = living.pop(key.fd)
-                    os.close(key.fd)
-                    _tell(control, number, pid, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+                    os.read(ended, 4096)
+                    _tell_ended(control, numbers)
+
+
+def _tell_ended(control: Connection, numbers: dict[int, int]) -> None:
+    while numbers:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            return
+        if pid in numbers:  # not what a module has started
+            _tell(control, numbers.pop(pid), pid, os.waitstatus_to_exitcode(status))
 
 
 def _tell(control: Connection, number: int, pid: int, status: int | None) -> None:
