@@ -1,6 +1,7 @@
 """Nodes are forked of one process that has loaded what all of them begin with: each alone would take 2 s for that.
 
-Here is who starts that process and asks it; what it does is in :mod:`safe_sysid.bring_up.fork_server_process`.
+Here is who starts that process and asks it; what it does is in :mod:`safe_sysid.bring_up.fork_server_process`. Not the one
+of multiprocessing: that runs the caller's main module again in every child, which a script of a user may not stand.
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ class ForkedProcess:
 
     @property
     def returncode(self) -> int | None:
-        """Exit status, negative if a signal ended it; None while it lives or waits to be forked."""
+        """What :meth:`poll` says."""
         return self.poll()
 
     def poll(self) -> int | None:
-        """The same."""
+        """Exit status, negative if a signal ended it; None while it lives or waits to be forked."""
         self._server.receive()
         return self.told[1]
 
