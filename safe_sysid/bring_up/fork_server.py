@@ -1,7 +1,7 @@
 """Nodes are forked of one process that has loaded what all of them begin with: each alone would take 2 s for that.
 
-Here is who starts that process and asks it; what it does is in :mod:`safe_sysid.bring_up.fork_server_process`. Not the one
-of multiprocessing: that runs the caller's main module again in every child, which a script of a user may not stand.
+Here is who starts that process and asks it; what it does is in :mod:`safe_sysid.bring_up.fork_server_process`. Not
+multiprocessing's: that runs the caller's main module again in every child, which a script of a user may not stand.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rclpy.duration import Duration
 from diagnostic_msgs.msg import DiagnosticArray
 from geometry_msgs.msg import InertiaStamped
 from sensor_msgs.msg import JointState
@@ -50,6 +51,8 @@ _PIECE = 250_000_000
 _MOST_UPDATES = 2000
 #: For so long the end of the node waits for an update that is under way, s.
 _LAST_UPDATE = 4.0
+#: And for the word that there is no payload any more to reach who draws it.
+_DELIVERY = Duration(seconds=0.5)
 #: Real time: an update that a later one follows is left out, unless there was none for so long, s.
 _WITHOUT = 10.0
 #: A payload is told at rest alone: slower than this, rad/s or m/s, besides the sensors' errors; heard so long ago, s.
@@ -467,6 +470,7 @@ class IdentifierNode(ManagedNode):
             self._record_last(self._session.close(prove=ended), began)
         finally:
             self._markers.publish(no_payload_markers())
+            self._markers.wait_for_all_acked(_DELIVERY)  # its publisher goes next, and with it what has not arrived
             self._write_record()
 
     def _write_record(self) -> None:
