@@ -5,9 +5,10 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import threading
 from contextlib import suppress
 
-__all__ = ["LAUNCH", "ONE_THREAD", "SAME", "child_environment", "end_with_parent", "name_process"]
+__all__ = ["LAUNCH", "ONE_THREAD", "SAME", "child_environment", "end_with_parent", "name_process", "thread_count"]
 
 #: Variable with the id of a launch process: its nodes end as at SIGTERM when it dies, or leaves them alone at SIGTERM.
 LAUNCH = "SAFE_SYSID_LAUNCH_PID"
@@ -40,3 +41,11 @@ def name_process(name: str) -> None:
     """What ``ps -e`` and ``top`` show of this process: at most 15 bytes. Forks have their command line in common."""
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
+
+
+def thread_count() -> int:
+    """Threads of this process, those of libraries, too: a fork has one of them."""
+    try:
+        return len(os.listdir("/proc/self/task"))
+    except OSError:
+        return threading.active_count()

@@ -1,11 +1,7 @@
-"""Rehearsals: calls what controller and identifier will call, so that nothing is compiled while the arm moves.
-
-``python -m safe_sysid.apps.rehearsal`` does both, which leaves compiled kernels in numba's cache.
-"""
+"""Rehearsals: calls what controller and identifier will call, so that nothing is compiled while the arm moves."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -26,7 +22,7 @@ from safe_sysid.robot.model import RobotModel
 from safe_sysid.trajectories.plan import Plan
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
-__all__ = ["main", "rehearse_controller", "rehearse_identifier", "rehearse_trajectories"]
+__all__ = ["rehearse", "rehearse_controller", "rehearse_identifier", "rehearse_trajectories"]
 
 
 def rehearse_controller(
@@ -68,13 +64,9 @@ def rehearse_identifier(model: RobotModel) -> None:
     scratch.update()
 
 
-def main(robot: str = "kinova_gen3") -> None:
+def rehearse(robot: str = "kinova_gen3") -> None:
     """Rehearse both with a packaged robot: kernels are the same for all."""
     model = load_robot(robot)
     rehearse_identifier(model)
     gains = design_gains(model, lockstep=True)
     rehearse_controller(model, gains, lambda: make_law(model.settings.controller.law, model, gains))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -19,12 +19,13 @@ from multiprocessing.connection import Connection
 
 from safe_sysid.bring_up.child import PARENT, become_node
 from safe_sysid.bring_up.fork_server import ForkRequest
-from safe_sysid.parent import end_with_parent, name_process
+from safe_sysid.parent import end_with_parent, name_process, thread_count
 
 __all__ = ["main"]
 
-#: Where the ROS wheels' libraries are: without them an import of rclpy would start the whole process anew.
-_KEPT = ("LD_LIBRARY_PATH", "_ROS_WHEELS_BOOTSTRAP_COMPLETE")
+#: Of the server's environment: whose run it is, and where the ROS wheels' libraries are, without which an import of
+#: rclpy would start the whole process anew.
+_KEPT = (PARENT, "LD_LIBRARY_PATH", "_ROS_WHEELS_BOOTSTRAP_COMPLETE")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -62,7 +63,7 @@ def _serve(control: Connection) -> tuple[ForkRequest, int, bool]:
                         request = control.recv()
                     except (EOFError, OSError):
                         os._exit(0)  # the parent has gone; the kernel tells the children when we have
-                    threads, server, pid = len(os.listdir("/proc/self/task")), os.getpid(), os.fork()
+                    threads, server, pid = thread_count(), os.getpid(), os.fork()
                     if pid == 0:
                         signal.set_wakeup_fd(-1)
                         signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -23,6 +23,6 @@ from safe_sysid.robot import load_robot, load_scene  # noqa: E402
 from safe_sysid.simulation import payload_from_spec  # noqa: E402
 from safe_sysid.simulation.assembly import build_plant  # noqa: E402
 
-rehearsal.main()  # kernels are the same for all robots
+rehearsal.rehearse()  # kernels are the same for all robots
 build_plant(load_robot("kinova_gen3"), payload_from_spec("none"), load_scene("open"), 0).step(None)
 inspect.getmodule(load_robot)  # rclpy asks for it at a node's first line of log: all modules are looked through, once

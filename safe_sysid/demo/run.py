@@ -83,7 +83,7 @@ def run_demo(options: DemoOptions) -> int:
                 setup = prepare(options, _speaker(options, console))
             if options.payload == "auto":
                 _speaker(options, console)(f"the hand holds: {setup.payload_name}")
-            with own_domain() as domain, DemoView(setup, server, domain, _speaker(options, console)) as view:
+            with own_domain() as domain, DemoView(setup, domain, _speaker(options, console)) as view:
                 status = _run(setup, server, console, domain)
                 view.stay()
             return status

@@ -10,7 +10,7 @@ import tempfile
 import time
 import webbrowser
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,10 +66,10 @@ class ViewOptions:
 class DemoView:
     """The viewer beside a demo: up before the nodes are, and still there when they have ended. Use as a context."""
 
-    def __init__(self, setup: Setup, server: ForkServer, domain: int, say: Callable[[str], None]) -> None:
+    def __init__(self, setup: Setup, domain: int, say: Callable[[str], None]) -> None:
         """Nothing is started yet. ``setup``: of the run; whether there is a view at all is one of its options."""
         self._setup, self._domain, self._say = setup, domain, say
-        self._group = ProcessGroup(server)
+        self._running = ExitStack()
         self._process: NodeProcess | None = None
         self.address = ""
 
@@ -85,26 +85,26 @@ class DemoView:
         file.parent.mkdir(exist_ok=True)
         file.write_text(yaml.safe_dump({"/**": {"ros__parameters": given}}))
         environment = ros_environment(self._domain, setup.run_dir / "log" / "ros", options.lockstep)
-        try:
+        with ExitStack() as starting:
+            # Not the nodes' server: a browser need not wait until that has loaded, or compiled, what they begin with.
+            group = starting.enter_context(ProcessGroup(starting.enter_context(ForkServer())))
             arguments = ("--ros-args", "--params-file", str(file))
-            self._process = self._group.start(VIEWER, arguments, environment, log)
+            self._process = group.start(VIEWER, arguments, environment, log)
             end = time.monotonic() + _STARTS
             while not self.address:
-                self._group.check()
+                group.check()
                 if found := ADDRESS.search(log.read_text(errors="replace")):
                     self.address = found[1]
                 elif time.monotonic() > end:
                     raise ProcessDiedError(f"the view does not start within {_STARTS:g} s: expected an address")
                 time.sleep(0.05)
-        except BaseException:
-            self._group.stop()
-            raise
+            self._running = starting.pop_all()
         # Whatever --quiet says: the key is in it, without this line nobody can look.
         print(f"look at {self.address}", flush=True)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._group.stop()
+        self._running.close()
 
     def stay(self) -> None:
         """Until Ctrl-C, or until the viewer ends; at once where there is none."""

@@ -7,12 +7,12 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 
+from safe_sysid.parent import thread_count
 from safe_sysid.planning.solver_process import solver
 
 __all__ = ["ForkedSolver", "fork_solver"]
@@ -50,7 +50,7 @@ def fork_solver(preload: Sequence[str]) -> tuple[ForkedSolver, socket.socket] | 
 
     That is where ``preload`` (modules of jobs) is not loaded here, or where other threads are, which a fork lacks.
     """
-    if not preload or not all(name in sys.modules for name in preload) or _threads() > 1:
+    if not preload or not all(name in sys.modules for name in preload) or thread_count() > 1:
         return None
     ours, theirs = socket.socketpair()
     owner, pid = os.getpid(), os.fork()
@@ -65,10 +65,3 @@ def fork_solver(preload: Sequence[str]) -> tuple[ForkedSolver, socket.socket] | 
             os._exit(1)  # nothing of the owner's is to be ended by its child
     theirs.close()
     return ForkedSolver(pid), ours
-
-
-def _threads() -> int:
-    try:
-        return len(os.listdir("/proc/self/task"))  # those of libraries, too
-    except OSError:
-        return threading.active_count()

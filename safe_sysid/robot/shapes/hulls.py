@@ -124,9 +124,7 @@ def _corners(flat: FloatArray) -> IntArray:
         return np.array([int(np.argmin(flat)), int(np.argmax(flat))])
     try:
         return np.sort(scipy.spatial.ConvexHull(flat).vertices)
-    except (
-        scipy.spatial.QhullError
-    ):  # flatter than qhull likes: all points are corners, the slack says whether that holds
+    except scipy.spatial.QhullError:  # too flat for qhull: all are corners, the slack says whether that holds
         return np.arange(len(flat))
 
 
