@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import ctypes
+import multiprocessing
 import os
+import signal
 import sys
 import threading
 from contextlib import suppress
 
-__all__ = ["LAUNCH", "ONE_THREAD", "SAME", "child_environment", "end_with_parent", "name_process", "thread_count"]
+__all__ = [
+    "LAUNCH",
+    "ONE_THREAD",
+    "SAME",
+    "child_environment",
+    "end_with_parent",
+    "end_with_spawner",
+    "name_process",
+    "thread_count",
+]
 
 #: Variable with the id of a launch process: its nodes end as at SIGTERM when it dies, or leaves them alone at SIGTERM.
 LAUNCH = "SAFE_SYSID_LAUNCH_PID"
@@ -35,6 +46,13 @@ def end_with_parent(parent: int, number: int) -> bool:
     except (AttributeError, OSError):
         return True
     return os.getppid() == parent
+
+
+def end_with_spawner() -> None:
+    """Call first in a worker of multiprocessing: it dies with who started it, even if that was killed."""
+    spawner = multiprocessing.parent_process()
+    if spawner is not None and spawner.pid is not None and not end_with_parent(spawner.pid, signal.SIGKILL):
+        os._exit(1)
 
 
 def name_process(name: str) -> None:

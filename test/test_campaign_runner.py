@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import command_support
@@ -138,7 +139,7 @@ def slow(tmp_path):
 
     yield tmp_path, start
     for process in started:
-        if process.poll() is None:
+        with suppress(ProcessLookupError):  # its workers may be there without it
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
 
@@ -172,6 +173,20 @@ def test_ctrl_c_stops_at_once_however_often_it_comes(slow, pauses):
         assert "1 done, stopped True" in told
     assert set(read_results(here / "r.jsonl")[1]) == {0}
     assert all(gone((here / f"pid{i}").read_text()) for i in range(3))
+
+
+def test_workers_end_with_a_parent_that_is_killed(slow):
+    here, start = slow
+    process = start("interrupted")
+    patience = time.monotonic() + 60.0
+    while not all((here / f"pid{i}").exists() and (here / f"pid{i}").read_text() for i in range(3)):
+        assert time.monotonic() < patience, process.communicate()
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    while not all(gone((here / f"pid{i}").read_text()) for i in range(3)):
+        assert time.monotonic() < patience
+        time.sleep(0.02)
 
 
 def test_a_worker_that_dies_is_told_with_its_trial_and_the_environment_is_put_back(slow):

@@ -19,6 +19,7 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.resource_tracker import ensure_running
 from typing import Any
 
+from safe_sysid.parent import end_with_spawner
 from safe_sysid.studies.campaign.results import CampaignError
 
 __all__ = [
@@ -119,6 +120,7 @@ def in_this_process(campaign: Campaign, indices: Iterable[int]) -> Iterator[list
 
 def _work(campaign: Campaign, connection: Connection[Any, Any]) -> None:
     """What a worker does: chunks, until there are no more or nobody listens."""
+    end_with_spawner()
     with suppress(EOFError, BrokenPipeError):
         while indices := connection.recv():
             connection.send(run_chunk(campaign, indices))

@@ -27,6 +27,7 @@ from safe_sysid.learning.neural.dataset import (
     write_index,
     write_motion,
 )
+from safe_sysid.parent import end_with_spawner
 from safe_sysid.resources import resource_path
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
@@ -178,7 +179,7 @@ def make_data(
         for k, file in enumerate(done, 1):
             progress(f"{file} ({k} of {len(tasks)})")
     else:
-        with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        with multiprocessing.get_context("spawn").Pool(workers, initializer=end_with_spawner) as pool:
             for k, file in enumerate(pool.imap_unordered(_task, tasks), 1):
                 progress(f"{file} ({k} of {len(tasks)})")
     return write_index(folder, model.name, model.joint_names, 1000.0, scale, wanted)
