@@ -323,6 +323,15 @@ state, second = answer(jobs.recall)
 print(state, second != first, "solver_process.solver" in open(f"/proc/{second}/cmdline").read())
 process.close()
 print(jobs.is_alive(first), jobs.is_alive(second))
+class Late(PlannerProcess):
+    def _serve(self):
+        time.sleep(0.1)
+        super()._serve()
+closed_before_it_began = Late(preload=("test_planning_process",))
+children = f"/proc/self/task/{os.getpid()}/children"
+print(len(open(children).read().split()))
+closed_before_it_began.close()
+print(len(open(children).read().split()))
 """
     run = subprocess.run(
         [sys.executable, "-c", script], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=120.0
@@ -333,4 +342,6 @@ print(jobs.is_alive(first), jobs.is_alive(second))
         "solver process: killed by SIGSEGV",
         "set up True True",
         "False False",
+        "1",
+        "0",
     ], run.stderr

@@ -210,6 +210,11 @@ class PlannerProcess:
             self.restarts += 1
             for ticket in self._lose(doomed, text) or [0]:
                 self._emit(Event("failed", max(ticket, 0), text=text))
+        if self._forked is not None:  # closed before it was needed
+            process, ours = self._forked
+            ours.close()
+            process.kill()
+            process.wait()
 
     def _wants_process(self) -> bool:
         """Whether to start one (again), after a pause if the last ones did nothing; False when closed."""
