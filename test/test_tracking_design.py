@@ -158,7 +158,7 @@ def test_what_is_given_is_not_searched_for(model: RobotModel, monkeypatch: pytes
     gains = gains_for_motion(model, trajectory, box, True, K_r=3.0)
     assert np.array_equal(gains.K_r, np.full(model.n, 3.0))
     gains = gains_for_motion(model, trajectory, box, True, kappa=12.0)
-    assert gains.kappa == pytest.approx(12.0)
+    assert gains.own_damping == 12.0, "this arm is damped by its own inertia"
 
 
 def test_torque_that_a_motion_asks_for_is_nearly_what_is_certified(model: RobotModel) -> None:
