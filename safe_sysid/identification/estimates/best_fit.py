@@ -75,7 +75,7 @@ def best_fit(
     size = len(normal.mid)
     hessian, linear, scale, residual = _robust(model, rows.target / length)
     joint = rows.joint
-    kept = Quadratic(hessian, linear).reduced(slice(0, size))
+    kept = Quadratic(hessian, linear).reduced(slice(0, size)).definite()
     theta, consistent = estimate.project(kept, box)
     # Of a log almost without noise rounding can hide the prior's own part, below which no eigenvalue is.
     values, vectors = np.linalg.eigh(hessian)

@@ -50,9 +50,28 @@ class Quadratic:
         hessian = self.hessian[np.ix_(inside, inside)] - cross.T @ gain
         return Quadratic(0.5 * (hessian + hessian.T), self.linear[inside] - gain.T @ self.linear[~inside])
 
+    def definite(self) -> Quadratic:
+        """The same, with a Cholesky factor in floating-point numbers, too.
+
+        Of equations that hold exactly weights are so large that rounding hides the part of the prior. What is added
+        is of the size of that rounding.
+        """
+        added = 0.0
+        while not _has_factor(self.hessian + added * np.eye(len(self.linear))):
+            added = max(10.0 * added, np.finfo(float).eps * float(np.trace(self.hessian)))
+        return Quadratic(self.hessian + added * np.eye(len(self.linear)), self.linear) if added else self
+
     def transformed(self, matrix: FloatArray, offset: FloatArray) -> Quadratic:
         """As a function of y (L,) where ``x = matrix y + offset``, up to a constant."""
         return Quadratic(matrix.T @ self.hessian @ matrix, matrix.T @ (self.linear - self.hessian @ offset))
+
+
+def _has_factor(matrix: FloatArray) -> bool:
+    try:
+        np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return False
+    return True
 
 
 class NormalEquations:
