@@ -170,9 +170,7 @@ def cells_halved(modules):
     def change(cells_between):
         def broken(trajectory, borders):
             cells = cells_between(trajectory, borders)
-            forms = cells.forms.copy()
-            forms[..., 2] *= 0.5
-            return dataclasses.replace(cells, forms=forms)
+            return dataclasses.replace(cells, forms=cells.forms * [1.0, 1.0, 0.5])
 
         return broken
 
@@ -214,19 +212,16 @@ def component_remainders(modules):
 
 
 def axes_shifted(modules):
-    replace(
-        modules,
-        "rotations",
-        "rotation_parts",
-        lambda parts: lambda kin: parts(kin._replace(axis=np.roll(kin.axis, 1, axis=0))),
-    )
+    def change(parts):
+        return lambda kin: parts(kin._replace(axis=np.roll(kin.axis, 1, axis=0)))
+
+    replace(modules, "rotations", "rotation_parts", change)
 
 
 def friction_sign_of_the_middle(modules):
     def change(sign_range):
         def broken(rates, transition):
-            middle = np.repeat(rates.mean(axis=-1, keepdims=True), 2, axis=-1)
-            return sign_range(middle, transition)
+            return sign_range(np.repeat(rates.mean(axis=-1, keepdims=True), 2, axis=-1), transition)
 
         return broken
 
@@ -252,10 +247,9 @@ def quadratic_dropped(modules):
 
 
 def measure_of_the_mean_row(modules):
-    def change(_):
-        return lambda spread, weights: np.sqrt((spread**2 * weights).mean(axis=-1))
-
-    replace(modules, "torque", "uncertainty_measure", change)
+    replace(
+        modules, "torque", "uncertainty_measure", lambda _: lambda spread, w: np.sqrt((spread**2 * w).mean(axis=-1))
+    )
 
 
 #: How to break a formula, the trials that find it, and the first of them that does where it is not the first.
