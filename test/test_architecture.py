@@ -89,50 +89,31 @@ ROS_PACKAGES = (
 EXTRAS = ("ros", "sim", "view", "cluster", "learn", "dart")
 # module: (requirement of setup.py, dependency of package.xml)
 DISTRIBUTIONS = {
-    "clarabel": ("clarabel", None),  # no rosdep key exists
-    "coal": ("coal", "coal"),
-    "cvxpy": ("cvxpy", None),  # no rosdep key exists
-    "defusedxml": ("defusedxml", "python3-defusedxml"),
-    "diagnostic_msgs": ("ros-diagnostic-msgs", "diagnostic_msgs"),
-    "dartpy": ("dartpy", None),  # an extra: the second engine
-    "distributed": ("distributed", None),  # optional: campaigns on a cluster
-    "geometry_msgs": ("ros-geometry-msgs", "geometry_msgs"),
-    "highspy": ("highspy", None),  # no rosdep key exists
-    "jinja2": ("jinja2", "python3-jinja2"),
-    "lifecycle_msgs": ("ros-lifecycle-msgs", "lifecycle_msgs"),
-    "matplotlib": ("matplotlib", "python3-matplotlib"),
-    "mpmath": ("mpmath", None),  # no rosdep key exists
-    "msgspec": ("msgspec", None),  # what viser's messages are made of
-    "mujoco": ("mujoco", "python3-mujoco-pip"),
-    "numba": ("numba", None),  # too old in Ubuntu 24.04,
-    "numpy": ("numpy", "python3-numpy"),
-    "osqp": ("osqp", None),  # no rosdep key exists
-    "pinocchio": ("pin", "pinocchio"),
-    "pydantic": ("pydantic", "python3-pydantic"),
-    "pydantic_core": ("pydantic", "python3-pydantic"),
-    "rclpy": ("ros-rclpy", "rclpy"),
-    "rich": ("rich", "python3-rich"),
-    "rosbags": ("rosbags", "python3-rosbags-pip"),
-    "rosgraph_msgs": ("ros-rosgraph-msgs", "rosgraph_msgs"),
-    "scipy": ("scipy", "python3-scipy"),
-    "sensor_msgs": ("ros-sensor-msgs", "sensor_msgs"),
-    "std_msgs": ("ros-std-msgs", "std_msgs"),
-    "std_srvs": ("ros-std-srvs", "std_srvs"),
-    "trajectory_msgs": ("ros-trajectory-msgs", "trajectory_msgs"),
-    "torch": ("torch", None),  # an extra, for training alone
-    "trimesh": ("trimesh", None),  # no rosdep key exists
-    "viser": ("viser", None),  # no rosdep key exists
-    "visualization_msgs": ("ros-visualization-msgs", "visualization_msgs"),
-    "websockets": ("websockets", None),  # too old in Ubuntu 24.04
-    "yaml": ("pyyaml", "python3-yaml"),
-    # what others depend on in every installation
     "backports": ("rosbags", "python3-rosbags-pip"),
+    "coal": ("coal", "coal"),
     "compression": ("rosbags", "python3-rosbags-pip"),
     "lz4": ("rosbags", "python3-rosbags-pip"),
     "markupsafe": ("jinja2", "python3-jinja2"),
-    "builtin_interfaces": ("ros-rclpy", "rclpy"),
+    "mujoco": ("mujoco", "python3-mujoco-pip"),
+    "pinocchio": ("pin", "pinocchio"),
+    "pydantic_core": ("pydantic", "python3-pydantic"),
+    "rosbags": ("rosbags", "python3-rosbags-pip"),
+    "yaml": ("pyyaml", "python3-yaml"),
+    "builtin_interfaces": ("ros-rclpy", "rclpy"),  # these two come with it in every installation
     "rcl_interfaces": ("ros-rclpy", "rclpy"),
 }
+DISTRIBUTIONS |= {name: (f"ros-{name.replace('_', '-')}", name) for name in (
+    "diagnostic_msgs", "geometry_msgs", "lifecycle_msgs", "rclpy", "rosgraph_msgs", "sensor_msgs", "std_msgs",
+    "std_srvs", "trajectory_msgs", "visualization_msgs",
+)}  # fmt: skip
+DISTRIBUTIONS |= {name: (name, f"python3-{name}") for name in (
+    "defusedxml", "jinja2", "matplotlib", "numpy", "pydantic", "rich", "scipy",
+)}  # fmt: skip
+# No rosdep key exists, Ubuntu has too old ones (numba, websockets), or it is an extra (dartpy, distributed, torch).
+DISTRIBUTIONS |= {name: (name, None) for name in (
+    "clarabel", "cvxpy", "dartpy", "distributed", "highspy", "mpmath", "msgspec", "numba", "osqp", "torch", "trimesh",
+    "viser", "websockets",
+)}  # fmt: skip
 
 
 @functools.cache

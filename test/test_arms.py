@@ -92,8 +92,7 @@ def test_what_the_hand_holds_unasked_fits_every_true_arm(name: str, mode: str) -
 
 def test_dumbbells_are_gripped_where_the_robots_file_says() -> None:
     envelope = {"center": [0.0, 0.01, 0.2], "size": [0.085, 0.21, 0.085]}
-    model = load_robot("three_joint", **{"payload.envelope": envelope})
-    held = payload_in_hand(model, "4lb")
+    held = payload_in_hand(load_robot("three_joint", **{"payload.envelope": envelope}), "4lb")
     np.testing.assert_allclose(held.theta[1:4] / held.theta[0], envelope["center"], atol=1e-9)
 
 

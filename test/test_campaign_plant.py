@@ -237,14 +237,11 @@ def test_settings_follow_from_seed_and_index_and_cover_what_there_is():
     drawn = [draw_settings(3, i) for i in range(300)]
     assert drawn == [draw_settings(3, i) for i in range(300)]
     assert drawn != [draw_settings(4, i) for i in range(300)]
-    assert {s.joints for s in drawn} == set(range(3, 10))
-    assert {s.noise for s in drawn} == set(NOISES)
-    assert {s.motion for s in drawn} == set(MOTIONS)
-    assert {s.payload for s in drawn} == set(PAYLOADS)
-    assert {s.source for s in drawn} == {"motor", "link", "command"}
-    assert {s.rate for s in drawn} == {100.0, 200.0, 500.0, 1000.0}
-    assert {s.effort for s in drawn} == {"held", "sampled"}
-    assert any(s.simulated for s in drawn)
+    for name, every in {
+        "joints": range(3, 10), "noise": NOISES, "motion": MOTIONS, "payload": PAYLOADS, "simulated": (False, True),
+        "source": ("motor", "link", "command"), "rate": (100.0, 200.0, 500.0, 1000.0), "effort": ("held", "sampled"),
+    }.items():  # fmt: skip
+        assert {getattr(settings_, name) for settings_ in drawn} == set(every), name
     other = draw_settings(3, 7, {"noise": "zero"})
     assert other == dataclasses.replace(drawn[7], noise="zero")
 

@@ -217,18 +217,3 @@ def test_tracking_margins_name_what_is_too_fast(model: RobotModel, gains: Contro
     )
     assert np.all(margins["velocity"] < 0)
     assert all(np.all(margins[key] > 0) for key in ("acceleration", "jerk", "uncertainty", "inertia"))
-
-
-def test_gains_shrink_with_the_box(model: RobotModel, gains: ControllerGains) -> None:
-    """S is monotone: a nested box never needs more than its parent."""
-    law = RobustLaw(model.kinematics, gains, model.friction_transition_velocity)
-    box, rng = model.arm_prior, np.random.default_rng(4)
-    quarter = 0.25 * (box.upper - box.lower)
-    inner = ParameterBox(box.lower + quarter, box.upper - quarter)
-    for _ in range(20):
-        q, qd, qdd = rng.uniform(-1, 1, (3, model.n))
-        reference = np.stack([q, qd, qdd])
-        law.step(0.0, q, qd, reference, in_use(box))
-        outer = law.uncertainty
-        law.step(0.0, q, qd, reference, in_use(inner))
-        assert law.uncertainty <= outer

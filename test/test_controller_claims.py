@@ -63,6 +63,12 @@ def test_what_was_in_force_before_counts_for_what_is_covered(model: RobotModel, 
     assert not coverage.covers(0.0021 + 0.5 * (small + large))
     coverage.note(0.0031, quiet, 1.0)
     assert coverage.covers(0.0031 + 0.5 * (small + large))
+    assert small > a.hold_max
+    coverage.note(0.0041, gains.r_bound, 1.0)  # not quiet at all
+    assert not coverage.covers(0.0041 + 2.0 * a.hold_max)
+    assert not coverage.is_in_time(0.1, 2.1, True)
+    assert coverage.lost
+    assert not coverage.covers(0.0041)
 
 
 def test_a_pose_whose_s_is_above_the_assumed_is_held_but_not_called_proved() -> None:

@@ -17,7 +17,6 @@ from safe_sysid.control.checks.command_watch import CommandWatch
 from safe_sysid.control.checks.measurement_watch import MeasurementStatus, MeasurementWatch
 from safe_sysid.control.checks.start import check_static_gravity, static_effort_range, why_not_rate
 from safe_sysid.control.controller import Controller, ControllerState
-from safe_sysid.control.coverage import Coverage
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.gains.design import design_gains
 from safe_sysid.control.laws import make_law
@@ -205,21 +204,6 @@ def test_a_torque_rate_that_cannot_reach_the_limits_is_refused(model: RobotModel
             reason = why_not_rate(load_robot("kinova_gen3", **{"controller.torque_rate": wanted.tolist()}))
             assert (reason == "") == good
             assert good or model.joint_names[j] in reason
-
-
-def test_what_is_covered_ends(model: RobotModel, gains: ControllerGains) -> None:
-    coverage, quiet = Coverage(gains, np.inf), np.full(model.n, 1e-3)
-    coverage.begin(0.999, quiet)
-    coverage.note(1.0, quiet, 5.0)
-    longest = gains.longest_covered_gap(quiet, 5.0)
-    assert longest > gains.assumptions.hold_max
-    assert coverage.covers(1.0 + 0.99 * longest)
-    assert not coverage.covers(1.0 + 1.01 * longest)
-    coverage.note(1.001, gains.r_bound, 5.0)  # not quiet at all
-    assert not coverage.covers(1.001 + 2.0 * gains.assumptions.hold_max)
-    assert not coverage.is_in_time(0.1, 2.1, True)
-    assert coverage.lost
-    assert not coverage.covers(1.001)
 
 
 # -- blend ----------------------------------------------------------------------------------------------------------
