@@ -157,6 +157,14 @@ def folder(arm, tmp_path, monkeypatch):
 call = partial(called, verify)
 
 
+def failure(folder, capsys):
+    """What is said of a directory of which nothing passes."""
+    assert call(folder) == 1
+    out = capsys.readouterr().out
+    assert "PASS" not in out
+    return out
+
+
 def test_nothing_in_a_directory_is_skipped(folder, capsys):
     assert call(folder) == 0
     assert "log.npz" in (out := capsys.readouterr().out)
@@ -181,10 +189,7 @@ def test_nothing_in_a_directory_is_skipped(folder, capsys):
 def test_what_is_published_comes_whole(folder, capsys, name):
     """Each of the three says something of the others; test_forgeries.py changes their fields."""
     (folder / name).write_text('{"parameters": []}')
-    assert call(folder) == 1
-    out = capsys.readouterr().out
-    assert f"missing, {name} is there" in out
-    assert "PASS" not in out
+    assert f"missing, {name} is there" in failure(folder, capsys)
 
 
 @pytest.mark.parametrize(
@@ -204,10 +209,7 @@ def test_what_is_published_comes_whole(folder, capsys, name):
 def test_certificates_beside_a_contradiction_fail(folder, capsys, name, content, expected):
     """What was proved before the data contradicted the assumptions rests on one of them that is false."""
     (folder / name).write_text(json.dumps(content))
-    assert call(folder) == 1
-    out = capsys.readouterr().out
-    assert expected in out
-    assert "PASS" not in out
+    assert expected in failure(folder, capsys)
 
 
 def test_samples_that_no_certificate_covers_fail(folder, arm, capsys):
@@ -215,10 +217,7 @@ def test_samples_that_no_certificate_covers_fail(folder, arm, capsys):
     paths = arm[3]
     for suffix in (".json", ".npz"):
         (folder / paths[-1].name).with_suffix(suffix).unlink()
-    assert call(folder) == 1
-    out = capsys.readouterr().out
-    assert "covered by no certificate" in out
-    assert "PASS" not in out
+    assert "covered by no certificate" in failure(folder, capsys)
 
 
 def test_certificates_that_could_not_be_written_are_written_first(arm, tmp_path):

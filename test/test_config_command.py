@@ -33,6 +33,13 @@ def doubts(*changes: tuple[str, str]) -> str:
     return "\n".join(suspicions(load_robot(path), path))
 
 
+def said(capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) -> str:
+    """What ``safe-sysid config`` prints, or complains of."""
+    assert main(["config", *words]) == status
+    out, error = capsys.readouterr()
+    return error if status else out
+
+
 # -- show --------------------------------------------------------------------------------------------------------
 
 
@@ -42,33 +49,30 @@ def test_show_has_every_value_its_unit_source_and_meaning(capsys: pytest.Capture
         ("torque: 56.7, ", ""),
         ("measurement:\n", "measurement:\n  velocity_error: 0.01\n"),
     )
-    assert main(["config", "show", "arm.yaml"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    said = dict(line.split(": ", 1) for line in lines if not line.startswith(" "))
-    assert said["measurement.velocity_error"] == "0.01 rad/s  (file)"
-    assert said["controller.laws.impedance.stiffness"] == "200.0 N m/rad  (default)"
-    assert said["joints.joint_1.torque"].endswith("N m  (URDF)")
-    assert said["joints.joint_1.position"] == "continuous rad  (file)"
-    assert said["measurement.jerk"] == "none rad/s^3  (default)"
+    lines = said(capsys, "show", "arm.yaml").splitlines()
+    shown = dict(line.split(": ", 1) for line in lines if not line.startswith(" "))
+    assert shown["measurement.velocity_error"] == "0.01 rad/s  (file)"
+    assert shown["controller.laws.impedance.stiffness"] == "200.0 N m/rad  (default)"
+    assert shown["joints.joint_1.torque"].endswith("N m  (URDF)")
+    assert shown["joints.joint_1.position"] == "continuous rad  (file)"
+    assert shown["measurement.jerk"] == "none rad/s^3  (default)"
     for key, line in zip(lines[::2], lines[1::2], strict=True):
         assert line.strip() == KEYS.find(key.partition(": ")[0]).description
 
 
 def test_show_of_some_keys(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["config", "show", "kinova_gen3", "--key", "timing", "--key", "measurement.effort"]) == 0
-    keys = [line.partition(": ")[0] for line in capsys.readouterr().out.splitlines()[::2]]
+    lines = said(capsys, "show", "kinova_gen3", "--key", "timing", "--key", "measurement.effort").splitlines()
+    keys = [line.partition(": ")[0] for line in lines[::2]]
     assert keys == ["measurement.effort", "timing.period_s", "timing.hold_max_s", "timing.delay_max_s"]
-    assert main(["config", "show", "kinova_gen3", "--key", "viscous"]) == 0
-    assert capsys.readouterr().out.count("joints.joint_") == 14  # the nominal, and what is proved of it
-    assert main(["config", "show", "kinova_gen3", "--key", "timming"]) == 2
-    error = capsys.readouterr().err
+    # The nominal, and what is proved of it.
+    assert said(capsys, "show", "kinova_gen3", "--key", "viscous").count("joints.joint_") == 14
+    error = said(capsys, "show", "kinova_gen3", "--key", "timming", status=2)
     assert "timming" in error
     assert "timing" in error.replace("timming", "")
 
 
 def test_show_as_yaml_is_the_same_robot(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["config", "show", "kinova_gen3", "--yaml"]) == 0
-    text = capsys.readouterr().out
+    text = said(capsys, "show", "kinova_gen3", "--yaml")
     Path("whole.yaml").write_text(text, encoding="utf-8")
     assert load_robot("whole.yaml").settings == load_robot("kinova_gen3").settings
     data = yaml.safe_load(text)
@@ -82,8 +86,7 @@ def _has(data: object, path: list[str]) -> bool:
 
 
 def test_show_as_json_is_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["config", "show", "kinova_gen3", "--key", "planner.t_p", "--json"]) == 0
-    (value,) = json.loads(capsys.readouterr().out)
+    (value,) = json.loads(said(capsys, "show", "kinova_gen3", "--key", "planner.t_p", "--json"))
     assert value.pop("description")
     assert value == {
         "key": "planner.t_p", "value": 1.5, "unit": "s", "source": "file", "default": 1.5, "required": False,
@@ -200,8 +203,7 @@ def test_what_nodes_would_refuse(old: str, new: str, words: list[str], capsys: p
     assert NODES.count(old) == 1
     Path("nodes.yaml").write_text(NODES.replace(old, new))
     # What the robot cannot have is refused before nodes are looked at.
-    assert main(["config", "check", "nodes.yaml"]) == (2 if old.startswith("torque_abs") else 1)
-    error = capsys.readouterr().err
+    error = said(capsys, "check", "nodes.yaml", status=2 if old.startswith("torque_abs") else 1)
     for word in words:
         assert word in error
 
@@ -247,16 +249,14 @@ def test_arms_in_namespaces_may_differ(capsys: pytest.CaptureFixture[str], monke
     ],
 )
 def test_init_refuses_in_one_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["config", "init", *arguments]) == 2
-    error = capsys.readouterr().err
+    error = said(capsys, "init", *arguments, status=2)
     assert error.count("\n") == 1
     assert words in error
     assert not list(Path.cwd().iterdir())
 
 
 def test_reference(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["config", "reference"]) == 0
-    text = capsys.readouterr().out
-    assert main(["config", "reference", "--out", "page.md"]) == 0
+    text = said(capsys, "reference")
+    said(capsys, "reference", "--out", "page.md")
     assert Path("page.md").read_text(encoding="utf-8") == text
-    assert main(["config", "reference", "--out", "no/page.md"]) == 2
+    said(capsys, "reference", "--out", "no/page.md", status=2)

@@ -113,6 +113,11 @@ class Node:
         zero = np.zeros(START.size)
         self.session.on_measurement(JointSample(stamp_ns, START + off, zero, None, frame), 1)
 
+    def rest(self, first: int, end: int) -> None:
+        """Ticks in lock-step."""
+        for k in range(first, end):
+            self.measure(k * MS)
+
     def activate(self, start: bool = True) -> list[str]:
         """As a managed node does."""
         self.session.judged = self.checks.judge()
@@ -140,16 +145,14 @@ def test_lockstep_every_state_is_answered_once_and_time_waits_for_what_is_due(co
     node.measure(2 * MS)
     assert node.commands[1:] == [(2 * MS, True)]
     assert node.repeated == 1, "the arm asks again for what it has not heard"
-    for k in range(3, 20):
-        node.measure(k * MS)
+    node.rest(3, 20)
     assert len(node.commands) == 19
     node.measure(20 * MS)
     assert len(node.commands) == 19, "the first hand-over waits for its plan"
     assert session.missing == ["the plan for 0.020 s"]
     session.on_plan(none(20 * MS, 40 * MS))
     assert node.commands[-1] == (20 * MS, True)
-    for k in range(21, 40):
-        node.measure(k * MS)
+    node.rest(21, 40)
     assert node.commands[-1][0] == 39 * MS
     node.measure(40 * MS)
     node.now = 0.6
@@ -177,8 +180,7 @@ def test_lockstep_a_batch_is_waited_for_and_its_box_is_taken_at_its_time(core: C
     node.measure(60 * MS)
     assert node.core.blending
     assert node.commands[-1] == (60 * MS, True)
-    for k in range(61, 111):
-        node.measure(k * MS)
+    node.rest(61, 111)
     assert node.commands[-1][0] == 109 * MS
     assert node.session.missing == ["the bounds of batch 2"]
 
@@ -286,19 +288,16 @@ def test_in_motion_a_deactivation_brakes_first(core: Controller) -> None:
     session = node.session
     node.measure(MS)
     assert node.activate() == []
-    for k in range(2, 100):
-        node.measure(k * MS)
+    node.rest(2, 100)
     at = np.stack([START, 0 * START, 0 * START])
     trajectory = QuinticTrajectory.to_rest(at, at[0] + 1e-4, 1.0)
     session.on_plan(PlanAnswer(120 * MS, "0:0", trajectory))
-    for k in range(100, 140):
-        node.measure(k * MS)
+    node.rest(100, 140)
     assert session.plans == 1, node.told
     assert session.moves
     assert "the arm moves" in session.deactivate()[0]
     assert session.brake_to_end() > 0.9
-    for k in range(140, 1200):
-        node.measure(k * MS)
+    node.rest(140, 1200)
     assert not session.moves
     assert session.deactivate() == []
     assert node.core.state is ControllerState.IDLE
