@@ -54,9 +54,8 @@ def regressor(model: RobotModel, gains: ControllerGains, q: np.ndarray, qd: np.n
 
 
 @pytest.mark.parametrize("width", [1.0, 0.0])
-def test_torque_lies_in_the_image_of_the_box_and_is_computed_torque_of_a_point(
-    model: RobotModel, gains: ControllerGains, width: float
-) -> None:
+def test_torque_lies_in_the_image_of_the_box(model: RobotModel, gains: ControllerGains, width: float) -> None:
+    """Of a box without width it is computed torque."""
     law = RobustLaw(model.kinematics, gains, model.friction_transition_velocity)
     box, rng = model.arm_prior, np.random.default_rng(0)
     box = ParameterBox(box.mid - width * box.rad, box.mid + width * box.rad)
