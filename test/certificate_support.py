@@ -128,6 +128,20 @@ def proved_before(model, paths, data, tare_log=None):
     return lambda path: checker.check_next(read_certificate(path))
 
 
+def put(name, at, value):
+    """An edit of arrays; ``value``: the new one, or a function of the old one."""
+
+    def edit(arrays):
+        arrays[name][at] = value(arrays[name][at]) if callable(value) else value
+
+    return edit
+
+
+def naming(model, log, key="log"):
+    """An edit of a header: the certificate is of this log."""
+    return lambda header: header.update({key: {"sha256": log_digest(model.joint_names, log), "samples": len(log)}})
+
+
 def forge(path: Path, folder: Path, arrays=None, header=None) -> Path:
     """A copy with changed content and all hashes made right again.
 
@@ -143,14 +157,14 @@ def forge(path: Path, folder: Path, arrays=None, header=None) -> Path:
     if arrays is not None:
         arrays(content)
     for name in ("lower", "upper"):
-        for bound, value in zip(head["bounds"], content[name].tolist(), strict=True):
+        for bound, value in zip(head.get("bounds") or head["parameters"], content[name].tolist(), strict=True):
             bound[name] = value
     out = folder / path.name
     np.savez(out.with_suffix(".npz"), **content)
     head["arrays"] = {
         "sha256": hashlib.sha256(out.with_suffix(".npz").read_bytes()).hexdigest(),
         "rows": len(content["target"]),
-        "cuts": len(content["cut_kind"]),
+        "cuts": len(content.get("cut_kind", ())),
     }
     if header is not None:
         header(head)

@@ -40,13 +40,18 @@ def gravity(model: RobotModel, q: np.ndarray) -> np.ndarray:
     return np.asarray(dynamics_of(model.kinematics).torque_regressor(q, zero, zero) @ model.arm_prior.mid)
 
 
+def every(period: int = PERIOD, count: int = 400) -> np.ndarray:
+    """Stamps, ns."""
+    return BEGIN + period * np.arange(count)
+
+
 def filled(
     model: RobotModel,
+    stamps: np.ndarray | None = None,
+    delay: object = 200_000,  # ns, of all or of each in turn
     *,
+    bound: ControllerGains | None = None,
     lockstep: bool = False,
-    count: int = 400,
-    period: int = PERIOD,
-    delay: int | tuple[int, ...] = 200_000,
     frozen: bool = False,
     simulated: bool = False,
     q: Callable[[float], np.ndarray] | None = None,
@@ -56,13 +61,12 @@ def filled(
 ) -> ActivationChecks:
     """At rest in the home pose unless said otherwise; functions of time, s."""
     home, zero = np.array(model.settings.home), np.zeros(model.n)
-    checks = ActivationChecks(model, gains(lockstep), start_check, lockstep, simulated)
-    known = effort(gravity(model, home))
-    for k in range(count):
-        stamp, t = BEGIN + k * period, 1e-9 * k * period
+    checks = ActivationChecks(model, bound or gains(lockstep), start_check, lockstep, simulated)
+    known, stamps = effort(gravity(model, home)), every() if stamps is None else stamps
+    for k, (stamp, late) in enumerate(zip(stamps.tolist(), np.resize(delay, len(stamps)).tolist(), strict=True)):
+        t = 1e-9 * (stamp - BEGIN)
         # A sensor's last bits change, unless it is frozen.
         given = known if known is None else known + (0.0 if frozen else 1e-9 * (k % 2))
-        late = delay if isinstance(delay, int) else int(delay[k % len(delay)])
         checks.add(stamp, stamp + late, q(t) if q else home, qd(t) if qd else zero, given)
     return checks
 
@@ -76,13 +80,13 @@ def only(checks: ActivationChecks, *words: str) -> None:
 def test_an_arm_at_rest_as_declared_may_start() -> None:
     for settings_ in ({}, ERRORS):
         assert filled(arm(**settings_)).reasons() == []
-    assert filled(arm(), lockstep=True, count=1).reasons() == []
+    assert filled(arm(), every(count=1), lockstep=True).reasons() == []
 
 
 def test_nothing_and_too_little_are_told_apart() -> None:
     model = arm()
-    only(filled(model, count=0), "no measurement")
-    only(filled(model, count=150), "0.149 s only: expected 0.2 s")
+    only(filled(model, every(count=0)), "no measurement")
+    only(filled(model, every(count=150)), "0.149 s only: expected 0.2 s")
     checks = filled(model)
     checks.forget()
     only(checks, "no measurement")
@@ -104,7 +108,7 @@ def test_a_gap_or_an_older_stamp_begins_anew() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"period": 2 * PERIOD}, ("(500 Hz): expected measurement.rate_hz = 1000", "timing.hold_max_s")),
+        ({"stamps": every(2 * PERIOD)}, ("(500 Hz): expected measurement.rate_hz = 1000", "timing.hold_max_s")),
         ({"delay": 700_000}, ("0.700 ms after their stamp: expected at most timing.delay_max_s",)),
         ({"delay": -300_000}, ("0.300 ms before their stamp",)),
         ({"delay": 3_600_000_000_000}, ("are all clocks the same",)),
@@ -127,30 +131,18 @@ def test_what_run_time_judges_is_told_and_not_refused() -> None:
     assert filled(arm(), lockstep=True, delay=(100_000, 1_000_000)).warnings() == []
 
 
-def feed(stamps: np.ndarray, delays: np.ndarray) -> ActivationChecks:
-    """At rest in the home pose, measured then."""
-    model = arm()
-    checks, home = ActivationChecks(model, gains(False), None, False), np.array(model.settings.home)
-    effort = gravity(model, home)
-    for k, (stamp, delay) in enumerate(zip(stamps, delays, strict=True)):
-        checks.add(int(stamp), int(stamp + delay), home, np.zeros(model.n), effort + 1e-9 * (k % 2))
-    return checks
-
-
 def test_no_more_than_rare_measurements_may_be_beyond_what_run_time_covers() -> None:
     """Reviewed: whatever most measurements are, the others decide."""
-    rng, grid = np.random.default_rng(0), BEGIN + PERIOD * np.arange(600)
+    model, rng, grid = arm(), np.random.default_rng(0), every(count=600)
     for share in (0.1, 0.5, 0.7):
         for late in (2_000_000, 15_000_000):
-            checks = feed(grid, np.where(rng.random(600) < share, late, 100_000))
+            checks = filled(model, grid, np.where(rng.random(600) < share, late, 100_000))
             only(checks, "after their stamp", *(["would be in force for"] if late > 10_000_000 else []))
-    assert feed(grid, np.where(rng.random(600) < 0.02, 15_000_000, 100_000)).reasons() == []
-    lost = grid[np.arange(600) % 3 != 0]
-    only(feed(lost, np.full(lost.size, 100_000)), "33 % of measurements are missing")
-    few = grid[np.arange(600) % 25 != 0]
-    assert feed(few, np.full(few.size, 100_000)).reasons() == []
+    assert filled(model, grid, np.where(rng.random(600) < 0.02, 15_000_000, 100_000)).reasons() == []
+    only(filled(model, grid[np.arange(600) % 3 != 0], 100_000), "33 % of measurements are missing")
+    assert filled(model, grid[np.arange(600) % 25 != 0], 100_000).reasons() == []
     bursts = BEGIN + np.cumsum(np.where(rng.random(600) < 0.45, 15 * PERIOD, PERIOD))
-    only(feed(bursts, np.full(600, 100_000)), "are missing", "would be in force for 15.1")
+    only(filled(model, bursts, 100_000), "are missing", "would be in force for 15.1")
 
 
 def test_a_frozen_sensor_is_refused_unless_it_may_repeat() -> None:
@@ -171,11 +163,7 @@ def test_joints_that_gravity_does_not_load_are_named_and_one_loaded_is_needed(na
     bound, zero, box = design_gains(model), np.zeros(model.n), model.arm_prior
 
     def checked(q: np.ndarray, effort: np.ndarray) -> ActivationChecks:
-        checks = ActivationChecks(model, bound, None, False)
-        for k in range(400):
-            stamp = BEGIN + k * PERIOD
-            checks.add(stamp, stamp + 100_000, q, zero, effort + 1e-9 * (k % 2))
-        return checks
+        return filled(model, delay=100_000, bound=bound, q=lambda t: q, effort=lambda _: effort)
 
     home = np.array(model.settings.home)
     assert checked(home, gravity(model, home)).reasons() == []

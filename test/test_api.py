@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 
@@ -29,11 +28,6 @@ def run() -> safe_sysid.Run:
 def found(run: safe_sysid.Run, tmp_path_factory: pytest.TempPathFactory) -> safe_sysid.Intervals:
     """Its log, identified, with certificates."""
     return safe_sysid.identify(run.arm, run.log, folder=tmp_path_factory.mktemp("api") / "found")
-
-
-def test_importing_it_imports_nothing_heavy() -> None:
-    program = "import sys, safe_sysid, safe_sysid.cli; print({'numpy', 'numba', 'pinocchio'} & {*sys.modules})"
-    assert subprocess.check_output([sys.executable, "-c", program], text=True) == "set()\n"
 
 
 def test_every_name_is_there_and_says_what_it_is() -> None:

@@ -11,7 +11,7 @@ import runpy
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -89,50 +89,31 @@ ROS_PACKAGES = (
 EXTRAS = ("ros", "sim", "view", "cluster", "learn", "dart")
 # module: (requirement of setup.py, dependency of package.xml)
 DISTRIBUTIONS = {
-    "clarabel": ("clarabel", None),  # no rosdep key exists
-    "coal": ("coal", "coal"),
-    "cvxpy": ("cvxpy", None),  # no rosdep key exists
-    "defusedxml": ("defusedxml", "python3-defusedxml"),
-    "diagnostic_msgs": ("ros-diagnostic-msgs", "diagnostic_msgs"),
-    "dartpy": ("dartpy", None),  # an extra: the second engine
-    "distributed": ("distributed", None),  # optional: campaigns on a cluster
-    "geometry_msgs": ("ros-geometry-msgs", "geometry_msgs"),
-    "highspy": ("highspy", None),  # no rosdep key exists
-    "jinja2": ("jinja2", "python3-jinja2"),
-    "lifecycle_msgs": ("ros-lifecycle-msgs", "lifecycle_msgs"),
-    "matplotlib": ("matplotlib", "python3-matplotlib"),
-    "mpmath": ("mpmath", None),  # no rosdep key exists
-    "msgspec": ("msgspec", None),  # what viser's messages are made of
-    "mujoco": ("mujoco", "python3-mujoco-pip"),
-    "numba": ("numba", None),  # too old in Ubuntu 24.04,
-    "numpy": ("numpy", "python3-numpy"),
-    "osqp": ("osqp", None),  # no rosdep key exists
-    "pinocchio": ("pin", "pinocchio"),
-    "pydantic": ("pydantic", "python3-pydantic"),
-    "pydantic_core": ("pydantic", "python3-pydantic"),
-    "rclpy": ("ros-rclpy", "rclpy"),
-    "rich": ("rich", "python3-rich"),
-    "rosbags": ("rosbags", "python3-rosbags-pip"),
-    "rosgraph_msgs": ("ros-rosgraph-msgs", "rosgraph_msgs"),
-    "scipy": ("scipy", "python3-scipy"),
-    "sensor_msgs": ("ros-sensor-msgs", "sensor_msgs"),
-    "std_msgs": ("ros-std-msgs", "std_msgs"),
-    "std_srvs": ("ros-std-srvs", "std_srvs"),
-    "trajectory_msgs": ("ros-trajectory-msgs", "trajectory_msgs"),
-    "torch": ("torch", None),  # an extra, for training alone
-    "trimesh": ("trimesh", None),  # no rosdep key exists
-    "viser": ("viser", None),  # no rosdep key exists
-    "visualization_msgs": ("ros-visualization-msgs", "visualization_msgs"),
-    "websockets": ("websockets", None),  # too old in Ubuntu 24.04
-    "yaml": ("pyyaml", "python3-yaml"),
-    # what others depend on in every installation
     "backports": ("rosbags", "python3-rosbags-pip"),
+    "coal": ("coal", "coal"),
     "compression": ("rosbags", "python3-rosbags-pip"),
     "lz4": ("rosbags", "python3-rosbags-pip"),
     "markupsafe": ("jinja2", "python3-jinja2"),
-    "builtin_interfaces": ("ros-rclpy", "rclpy"),
+    "mujoco": ("mujoco", "python3-mujoco-pip"),
+    "pinocchio": ("pin", "pinocchio"),
+    "pydantic_core": ("pydantic", "python3-pydantic"),
+    "rosbags": ("rosbags", "python3-rosbags-pip"),
+    "yaml": ("pyyaml", "python3-yaml"),
+    "builtin_interfaces": ("ros-rclpy", "rclpy"),  # these two come with it in every installation
     "rcl_interfaces": ("ros-rclpy", "rclpy"),
 }
+DISTRIBUTIONS |= {name: (f"ros-{name.replace('_', '-')}", name) for name in (
+    "diagnostic_msgs", "geometry_msgs", "lifecycle_msgs", "rclpy", "rosgraph_msgs", "sensor_msgs", "std_msgs",
+    "std_srvs", "trajectory_msgs", "visualization_msgs",
+)}  # fmt: skip
+DISTRIBUTIONS |= {name: (name, f"python3-{name}") for name in (
+    "defusedxml", "jinja2", "matplotlib", "numpy", "pydantic", "rich", "scipy",
+)}  # fmt: skip
+# No rosdep key exists, Ubuntu has too old ones (numba, websockets), or it is an extra (dartpy, distributed, torch).
+DISTRIBUTIONS |= {name: (name, None) for name in (
+    "clarabel", "cvxpy", "dartpy", "distributed", "highspy", "mpmath", "msgspec", "numba", "osqp", "torch", "trimesh",
+    "viser", "websockets",
+)}  # fmt: skip
 
 
 @functools.cache
@@ -142,6 +123,10 @@ def modules() -> list[Path]:
 
 def room_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def dotted(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
 @functools.cache
@@ -195,6 +180,21 @@ def violations(path: Path) -> Iterator[str]:
             yield f"{where}: {room} must not import {top}; only {' and '.join(ROS_ROOMS)} speak ROS"
 
 
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Writes a module of another package, of which the rules hold."""
+    monkeypatch.setitem(globals(), "ROOT", tmp_path)
+    monkeypatch.setitem(globals(), "PACKAGE", tmp_path / "safe_sysid")
+
+    def write(name: str, source: str) -> Path:
+        module = PACKAGE / name
+        module.parent.mkdir(parents=True)
+        module.write_text(source)
+        return module
+
+    return write
+
+
 def test_every_module_has_a_room() -> None:
     unknown = {room_of(path) for path in modules()} - set(ROOMS)
     assert not unknown, f"give {sorted(unknown)} a place in ROOMS of test_architecture.py, and say why in docs"
@@ -233,30 +233,15 @@ def test_imports_flow_one_way() -> None:
         ("from safe_sysid.control.laws import x", "robot", "robot must not import control"),
     ],
 )
-def test_the_rule_finds_what_it_forbids(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, room: str, found: str
-) -> None:
-    module = tmp_path / "safe_sysid" / room / "offender.py"
-    module.parent.mkdir(parents=True)
-    module.write_text(source)
-    monkeypatch.setitem(globals(), "ROOT", tmp_path)
-    monkeypatch.setitem(globals(), "PACKAGE", tmp_path / "safe_sysid")
-    assert any(found in text for text in violations(module))
+def test_the_rule_finds_what_it_forbids(elsewhere: Callable[..., Path], source: str, room: str, found: str) -> None:
+    assert any(found in text for text in violations(elsewhere(f"{room}/offender.py", source)))
 
 
-def test_settings_are_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = tmp_path / "safe_sysid" / "control" / "settings.py"
-    module.parent.mkdir(parents=True)
-    module.write_text("from safe_sysid.schema import setting\nfrom safe_sysid.robot.model import x\n")
-    reader = tmp_path / "safe_sysid" / "robot" / "config.py"
-    reader.parent.mkdir()
-    reader.write_text("from safe_sysid.control.settings import ControllerSettings\n")
-    monkeypatch.setitem(globals(), "ROOT", tmp_path)
-    monkeypatch.setitem(globals(), "PACKAGE", tmp_path / "safe_sysid")
-    assert [text.partition(": ")[2] for text in violations(module)] == [
-        "settings must not import robot, only what declares"
-    ]
-    assert list(violations(reader)) == []
+def test_settings_are_leaves(elsewhere: Callable[..., Path]) -> None:
+    source = "from safe_sysid.schema import setting\nfrom safe_sysid.robot.model import x\n"
+    (text,) = violations(elsewhere("control/settings.py", source))
+    assert text.endswith(": settings must not import robot, only what declares")
+    assert not [*violations(elsewhere("robot/config.py", "from safe_sysid.control.settings import ControllerSettings"))]
 
 
 @functools.cache
@@ -306,22 +291,13 @@ def test_no_room_reads_the_settings_of_a_later_one() -> None:
         ("x = node.planner", False),
     ],
 )
-def test_upward_reads_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, found: bool) -> None:
-    module = tmp_path / "safe_sysid" / "control" / "offender.py"
-    module.parent.mkdir(parents=True)
-    module.write_text(source)
-    monkeypatch.setitem(globals(), "ROOT", tmp_path)
-    monkeypatch.setitem(globals(), "PACKAGE", tmp_path / "safe_sysid")
-    assert bool(list(upward_reads(module))) == found
+def test_upward_reads_are_found(elsewhere: Callable[..., Path], source: str, found: bool) -> None:
+    assert bool(list(upward_reads(elsewhere("control/offender.py", source)))) == found
 
 
-def test_relative_imports_within_a_room_are_fine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    room = tmp_path / "safe_sysid" / "robot"
-    room.mkdir(parents=True)
-    (room / "__init__.py").write_text("from .model import x\nfrom . import model\nfrom ..errors import ModelError\n")
-    monkeypatch.setitem(globals(), "ROOT", tmp_path)
-    monkeypatch.setitem(globals(), "PACKAGE", tmp_path / "safe_sysid")
-    assert list(violations(room / "__init__.py")) == []
+def test_relative_imports_within_a_room_are_fine(elsewhere: Callable[..., Path]) -> None:
+    source = "from .model import x\nfrom . import model\nfrom ..errors import ModelError\n"
+    assert list(violations(elsewhere("robot/__init__.py", source))) == []
 
 
 @functools.cache
@@ -351,40 +327,32 @@ def test_every_import_is_a_declared_dependency() -> None:
 def test_what_rosdep_cannot_deliver_is_in_a_file_for_pip() -> None:
     lines = (ROOT / "scripts" / "requirements.txt").read_text().splitlines()
     listed = {line for line in lines if line and not line.startswith("#")}
-    from_ros = {requirements()["normal"](name) for name, key in DISTRIBUTIONS.values() if key is not None} - {
-        "pydantic"
-    }
+    from_ros = {requirements()["normal"](name) for name, key in DISTRIBUTIONS.values() if key} - {"pydantic"}
     needed = requirements()["requirements"](["view"])
     assert listed == {text for text in needed if requirements()["name_of"](text) not in from_ros}
 
 
+def lines(kind: type[ast.AST], forbidden: Callable[[Any], bool]) -> list[str]:
+    """Where nodes of a kind are that are forbidden."""
+    found = [(path, node) for path in modules() for node in nodes(path) if isinstance(node, kind) and forbidden(node)]
+    return [f"{path.relative_to(ROOT)}:{node.lineno}" for path, node in found]
+
+
 def test_no_input_is_checked_with_assert() -> None:
     """`python -O` removes asserts: a guarantee must not depend on one."""
-    found = [
-        f"{path.relative_to(ROOT)}:{node.lineno}"
-        for path in modules()
-        for node in nodes(path)
-        if isinstance(node, ast.Assert)
-    ]
-    assert found == []
+    assert lines(ast.Assert, lambda node: True) == []
 
 
 def test_numba_never_relaxes_arithmetic() -> None:
     """`fastmath` may reorder sums, which voids outward rounding."""
-    found = [
-        f"{path.relative_to(ROOT)}:{node.value.lineno}"
-        for path in modules()
-        for node in nodes(path)
-        if isinstance(node, ast.keyword)
-        and node.arg == "fastmath"
-        and not (isinstance(node.value, ast.Constant) and node.value.value is False)
-    ]
-    assert found == []
+    assert (
+        lines(ast.keyword, lambda node: node.arg == "fastmath" and getattr(node.value, "value", 0) is not False) == []
+    )
 
 
 def test_core_imports_where_ros_is_not_installed() -> None:
     names = [
-        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        dotted(path)
         for path in modules()
         if room_of(path) not in (*ROS_ROOMS, "__main__")
         and not path.relative_to(PACKAGE).as_posix().startswith(MISSING)
@@ -411,9 +379,7 @@ assert not leaked, leaked
 
 def reached(*names: str) -> set[str]:
     """Modules that these import, and those import, as far as it goes."""
-    files = {
-        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in modules()
-    }
+    files = {dotted(path): path for path in modules()}
     found, waiting = set(), list(names)
     while waiting:
         name = waiting.pop()
@@ -429,15 +395,8 @@ def test_the_campaigns_simulator_shares_no_dynamics_code() -> None:
     campaign = "safe_sysid.studies.campaign"
     simulator = reached(*(f"{campaign}.cases.{name}" for name in ("plant", "simulation", "rotor_bodies")))
     rooms = (
-        "dynamics",
-        "trajectories",
-        "identification",
-        "reachability",
-        "planning",
-        "control",
-        "simulation",
-        "learning",
-    )
+        "dynamics", "trajectories", "identification", "reachability", "planning", "control", "simulation", "learning",
+    )  # fmt: skip
     ours = {x for x in simulator if x.split(".")[1] in rooms and not x.endswith(".settings") and x.count(".") > 1}
     assert ours == set()
     assert "safe_sysid.dynamics" in reached("safe_sysid.identification.arm.bounds.intervals")

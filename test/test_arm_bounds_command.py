@@ -44,15 +44,11 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray,
     return folder / "out", theta, logs
 
 
-def test_lower_and_upper_hold_the_truth_and_are_verified(
-    outcome: tuple[Path, np.ndarray, list[Path]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lower_and_upper_hold_the_truth_and_are_verified(outcome, capsys: pytest.CaptureFixture[str]) -> None:
     out, theta, _ = outcome
     result = json.loads((out / "result.json").read_text())
-    assert result["intervals"] == {
-        "proved": True, "reason": None, "equations": result["intervals"]["equations"],
-        "certificate": "arm_certificate.json",
-    }  # fmt: skip
+    assert result["intervals"].pop("equations") > 0
+    assert result["intervals"] == {"proved": True, "reason": None, "certificate": "arm_certificate.json"}
     combinations = read_arm_certificate(out / "arm_certificate.json").arrays["combinations"]
     assert len(combinations) == len(result["parameters"]) > 10
     box = load_robot("three_joint").empty_handed_prior
@@ -100,14 +96,10 @@ def test_the_controllers_box_holds_what_moves_as_the_true_arm_and_is_narrower(ou
 
 @pytest.mark.parametrize("key", ["viscous", pytest.param("link_upper", marks=pytest.mark.slow)])
 def test_an_interval_of_the_robot_file_that_is_not_proved_is_found(outcome, tmp_path: Path, capsys, key: str) -> None:
-    shutil.copytree(outcome[0], tmp_path / "copy")
-    path = tmp_path / "copy" / "robot.yaml"
+    path = shutil.copytree(outcome[0], tmp_path / "copy") / "robot.yaml"
     content = yaml.safe_load(path.read_text())
     proved = content["joints"]["shoulder"]["proved"]
-    if key == "viscous":
-        proved[key] = [proved[key][0], proved[key][1] - 1e-9]
-    else:
-        proved[key] = [x - 1e-9 * (k == 9) for k, x in enumerate(proved[key])]
+    proved[key][-1] -= 1e-9
     path.write_text(yaml.safe_dump(content))
     assert main(["verify", str(tmp_path / "copy"), "--robot", "three_joint"]) == 1
     assert "FAIL: robot.yaml: parameter" in capsys.readouterr().out
@@ -173,45 +165,31 @@ def test_a_log_that_says_too_little_for_exchanges_leaves_the_declared_payload(tm
     assert main(["verify", str(tmp_path / "out"), "--robot", str(robot)]) == 0, capsys.readouterr().out
 
 
-def better(result: dict) -> None:
-    result["parameters"][3]["upper"] -= 1e-9
-
-
-def renamed(result: dict) -> None:
-    result["parameters"][3]["name"] = "m of link 1"
-
-
-def fewer(result: dict) -> None:
-    del result["parameters"][-1]
-
-
-@pytest.mark.parametrize("change", [better, renamed, fewer])
-def test_what_is_published_besides_is_compared(
-    outcome: tuple[Path, np.ndarray, list[Path]], tmp_path: Path, capsys: pytest.CaptureFixture[str], change
+@pytest.mark.parametrize(
+    ("file", "change", "words"),
+    [
+        (
+            "result.json",
+            lambda parameters: parameters[3].update(upper=parameters[3]["upper"] - 1e-9),
+            "FAIL: result.json",
+        ),
+        ("result.json", lambda parameters: parameters[3].update(name="m of link 1"), "FAIL: result.json"),
+        ("result.json", lambda parameters: parameters.pop(), "FAIL: result.json"),
+        ("arm_certificate.json", lambda parameters: parameters[0].update(name="m of a link"), "parameters[0].name"),
+    ],
+)
+def test_what_is_published_and_names_of_parameters_are_compared(
+    outcome, tmp_path: Path, capsys, file: str, change, words: str
 ) -> None:
-    shutil.copytree(outcome[0], tmp_path / "copy")
-    result = json.loads((tmp_path / "copy" / "result.json").read_text())
-    change(result)
-    (tmp_path / "copy" / "result.json").write_text(json.dumps(result))
-    assert main(["verify", str(tmp_path / "copy")]) == 1
-    assert "FAIL: result.json" in capsys.readouterr().out
+    path = shutil.copytree(outcome[0], tmp_path / "copy") / file
+    content = json.loads(path.read_text())
+    change(content["parameters"])
+    path.write_text(json.dumps(content))
+    assert main(["verify", str(path if "certificate" in file else path.parent)]) == 1
+    assert words in capsys.readouterr().out
 
 
-def test_a_certificate_that_names_parameters_wrongly_fails(
-    outcome: tuple[Path, np.ndarray, list[Path]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shutil.copytree(outcome[0], tmp_path / "copy")
-    path = tmp_path / "copy" / "arm_certificate.json"
-    header = json.loads(path.read_text())
-    header["parameters"][0]["name"] += " of another link"
-    path.write_text(json.dumps(header))
-    assert main(["verify", str(path)]) == 1
-    assert "parameters[0].name" in capsys.readouterr().out
-
-
-def test_a_false_declaration_leaves_estimates_without_intervals(
-    outcome: tuple[Path, np.ndarray, list[Path]], tmp_path: Path
-) -> None:
+def test_a_false_declaration_leaves_estimates_without_intervals(outcome, tmp_path: Path) -> None:
     log = np.load(outcome[2][0])
     effort = log["effort"] + 3.0 * np.sin(np.arange(len(log["stamps"])) / 60.0)[:, None]
     model = load_robot("three_joint")

@@ -1,12 +1,10 @@
 """The certificate of an arm's own intervals: an honest one is proved by other code, a forged one is not."""
 
-import hashlib
-import json
 import re
 
 import numpy as np
 import pytest
-from certificate_support import random_log, random_model
+from certificate_support import forge, put, random_log, random_model
 
 from safe_sysid.identification.arm.bounds.intervals import arm_intervals
 from safe_sysid.identification.certificates.arm_check import check_arm_certificate
@@ -14,6 +12,7 @@ from safe_sysid.identification.certificates.files.archive import CertificateErro
 from safe_sysid.identification.certificates.files.arm import read_arm_certificate, write_arm_certificate
 from safe_sysid.identification.certificates.row_check import LogBook, NamedLog
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+from safe_sysid.identification.equations.measurements import Measurements
 
 
 @pytest.fixture(scope="module")
@@ -33,12 +32,9 @@ def honest(tmp_path_factory):
     return path, model, logs, theta
 
 
-def book(model, logs):
-    return LogBook([NamedLog(f"log_{k}.npz", model.joint_names, log) for k, log in enumerate(logs)])
-
-
 def verdict(path, model, logs):
-    return check_arm_certificate(read_arm_certificate(path), model, book(model, logs))
+    book = LogBook([NamedLog(f"log_{k}.npz", model.joint_names, log) for k, log in enumerate(logs)])
+    return check_arm_certificate(read_arm_certificate(path), model, book)
 
 
 def test_an_honest_certificate_is_proved_by_other_code(honest):
@@ -57,65 +53,27 @@ def test_an_honest_certificate_is_proved_by_other_code(honest):
     assert np.median((found.upper - found.lower) / wide) < 0.5
 
 
-def forged(path, folder, arrays=None, header=None):
-    """A copy with changed content, all hashes and repeated numbers made right."""
-    with np.load(path.with_suffix(".npz")) as file:
-        content = {name: file[name].copy() for name in file.files}
-    head = json.loads(path.read_text())
-    if arrays is not None:
-        arrays(content)
-    for side in ("lower", "upper"):
-        for one, value in zip(head["parameters"], content[side].tolist(), strict=True):
-            one[side] = value
-    out = folder / path.name
-    np.savez(out.with_suffix(".npz"), **content)
-    head["arrays"]["sha256"] = hashlib.sha256(out.with_suffix(".npz").read_bytes()).hexdigest()
-    if header is not None:
-        header(head)
-    out.write_text(json.dumps(head))
-    return out
-
-
 def tighter(content):
     width = content["upper"] - content["lower"]
     content["upper"][0] -= 2e-2 * width[0]  # more than the checker's rows are finer by, which it may well prove
 
 
 def changed(name, change):
-    def edit(content):
-        i = int(np.argmax(np.abs(content["upper_multipliers"]).sum(axis=0)))
-        content[name][i] = change(content[name][i])
-
-    return edit
-
-
-def another_combination(content):
-    content["combinations"][0] *= 1.5
-
-
-def without_proof(content):
-    content["lower_multipliers"][:] = 0.0
-
-
-def another_prior(content):
-    content["box_upper"][12] -= 1e-9
+    """Of the row that says most."""
+    return lambda arrays: put(name, int(np.argmax(np.abs(arrays["upper_multipliers"]).sum(axis=0))), change)(arrays)
 
 
 FORGERIES = {
     "a bound that is better": (tighter, None, "short by"),
-    "multipliers that are gone": (without_proof, None, "short by"),
-    "another combination": (another_combination, None, "short by|contradicts"),
+    "multipliers that are gone": (put("lower_multipliers", slice(None), 0.0), None, "short by"),
+    "another combination": (put("combinations", 0, lambda x: 1.5 * x), None, "short by|contradicts"),
     "less slack": (changed("slack", lambda x: 0.9 * x), None, "not what the log gives"),
     "another target": (changed("target", lambda x: x + 0.1), None, "not what the log gives"),
     "another window": (changed("first", lambda x: x + 1), None, "not what the log gives|expected|samples"),
     "another log": (changed("log", lambda x: 1 - x), None, "not what the log gives|samples"),
     "no such log": (changed("log", lambda x: 7), None, "expected one of the 2"),
-    "another prior": (another_prior, None, "prior: upper bound of parameter 12"),
-    "smaller errors": (
-        None,
-        lambda head: head["errors"].update(torque_abs=[0.5 * x for x in head["errors"]["torque_abs"]]),
-        "errors: smaller",
-    ),
+    "another prior": (put("box_upper", 12, lambda x: x - 1e-9), None, "prior: upper bound of parameter 12"),
+    "smaller errors": (None, lambda head: head["errors"].update(torque_abs=[0.01, 0.01]), "errors: smaller"),
 }
 
 
@@ -123,21 +81,21 @@ FORGERIES = {
 def test_a_forged_certificate_is_not_proved(honest, tmp_path, name):
     path, model, logs, _ = honest
     arrays, header, reason = FORGERIES[name]
-    found = verdict(forged(path, tmp_path, arrays, header), model, logs)
+    found = verdict(forge(path, tmp_path, arrays, header), model, logs)
     assert found.reason is not None
     assert re.search(reason, found.reason), found.reason
 
 
 def test_another_log_robot_or_file_is_an_error(honest, tmp_path):
     path, model, logs, _ = honest
-    assert verdict(forged(path, tmp_path), model, logs).reason is None
+    assert verdict(forge(path, tmp_path), model, logs).reason is None
     with pytest.raises(CertificateError, match="needs a log whose first"):
         verdict(path, model, logs[:1])
     other, _ = random_model(np.random.default_rng(6), 2)
     with pytest.raises(CertificateError, match="another robot"):
         verdict(path, other, logs)
-    longer = [type(logs[0])(*(np.concatenate([a, a]) for a in (logs[0].stamps, logs[0].q, logs[0].qd, logs[0].effort)))]
-    assert "may contradict" in verdict(path, model, [*longer, logs[1]]).reason
-    out = forged(path, tmp_path, header=lambda head: head["parameters"][0].update(lower=1.0))
+    longer = Measurements.concatenate([logs[0], logs[0]])
+    assert "may contradict" in verdict(path, model, [longer, logs[1]]).reason
+    out = forge(path, tmp_path, header=lambda head: head["parameters"][0].update(lower=1.0))
     with pytest.raises(CertificateError, match=r"parameters\[0\]: expected"):
         read_arm_certificate(out)

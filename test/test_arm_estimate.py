@@ -8,12 +8,13 @@ import pytest
 from arm_factory import random_arm
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.signal import lfilter
 
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.identification.arm.base_parameters import base_parameters, parameter_words, random_states
 from safe_sysid.identification.arm.estimates.consistent import LinkBoxes
-from safe_sysid.identification.arm.estimates.estimate import ArmPrior, estimate
+from safe_sysid.identification.arm.estimates.estimate import ArmEstimate, ArmPrior, estimate
 from safe_sysid.robot.model import Kinematics
 
 pytestmark = pytest.mark.unproved
@@ -43,6 +44,12 @@ class Log:
         self.torque = (rigid + friction).ravel()
         self.dynamics = dynamics_of(self.kin)
         self.regressor = self.dynamics.torque_regressor(self.q, self.qd, self.qdd).reshape(-1, self.layout.size)
+
+    def noisy(self, size: float) -> np.ndarray:
+        return self.torque + size * self.rng.normal(size=self.torque.size)
+
+    def fit(self, torque: np.ndarray, known: ArmPrior | None = None, **options: object) -> ArmEstimate:
+        return estimate(self.regressor, torque, self.layout, known=known, **options)
 
     def nominal(self, wrong: float = 0.2) -> np.ndarray:
         theta = self.theta.copy()
@@ -89,7 +96,7 @@ def test_base_parameters_have_the_names_of_a_textbook() -> None:
 @few
 def test_exact_data_give_base_parameters_to_one_in_a_million(method: str, seed: int, n: int) -> None:
     log = Log(seed, n)
-    found = estimate(log.regressor, log.torque, log.layout, method=method, known=ArmPrior(log.nominal()))
+    found = log.fit(log.torque, ArmPrior(log.nominal()), method=method)
     truth = found.base.values(log.theta)
     assert np.abs(found.values - truth).max() <= 1e-6 * np.abs(truth).max()
     assert np.abs(log.regressor @ found.theta - log.torque).max() <= 1e-6 * np.abs(log.torque).max()
@@ -99,9 +106,8 @@ def test_exact_data_give_base_parameters_to_one_in_a_million(method: str, seed: 
 @few
 def test_estimates_are_always_a_real_arm(seed: int, noise: float, speed: float) -> None:
     log = Log(seed, 4, seconds=4.0, speed=speed)
-    torque = log.torque + noise * log.rng.normal(size=log.torque.size)
-    nominal = log.nominal()
-    found = estimate(log.regressor, torque, log.layout, known=ArmPrior(nominal))
+    torque, prior = log.noisy(noise), ArmPrior(log.nominal())
+    found = log.fit(torque, prior)
     assert found.consistent
     for j in range(4):
         body = pin.Inertia.FromDynamicParameters(found.theta[log.layout.link(j)])
@@ -111,27 +117,19 @@ def test_estimates_are_always_a_real_arm(seed: int, noise: float, speed: float) 
         assert moments[0] > -1e-12
         assert moments[0] + moments[1] >= moments[2] * (1.0 - 1e-9)
     # No worse on the log than the drawing, and no better than what may be inconsistent.
-    free = estimate(log.regressor, torque, log.layout, method="wls", known=ArmPrior(nominal))
-    misfit = [
-        np.sum(
-            (weights := free.weights)
-            * ((log.regressor @ x.theta - torque) / np.tile(free.sigma, len(torque) // 4)) ** 2
-        )
-        for x in (free, found)
-    ]
+    free = log.fit(torque, prior, method="wls")
+    sigma = np.tile(free.sigma, len(torque) // 4)
+    misfit = [np.sum(free.weights * ((log.regressor @ x.theta - torque) / sigma) ** 2) for x in (free, found)]
     assert misfit[0] <= misfit[1] * (1.0 + 1e-9)
     assert np.all(found.rms <= 1.05 * free.rms + 1e-9)
-    assert weights.min() >= 0.0
+    assert free.weights.min() >= 0.0
 
 
 def test_standard_errors_are_those_of_repeated_noise_also_where_it_is_coloured() -> None:
-    log = Log(5, 3, seconds=20.0)
-    from scipy.signal import lfilter
-
-    spread, stated = [], []
+    log, spread, stated = Log(5, 3, seconds=20.0), [], []
     for _ in range(40):
         noise = lfilter([0.3], [1.0, -0.9], log.rng.normal(size=(len(log.q), 3)), axis=0).ravel()
-        found = estimate(log.regressor, log.torque + noise, log.layout, method="wls")
+        found = log.fit(log.torque + noise, method="wls")
         spread.append(found.values - found.base.values(log.theta))
         stated.append(found.standard_errors)
     ratio = np.std(spread, axis=0) / np.median(stated, axis=0)
@@ -141,10 +139,9 @@ def test_standard_errors_are_those_of_repeated_noise_also_where_it_is_coloured()
 
 def test_rows_of_a_collision_are_left_out() -> None:
     log = Log(8, 3)
-    torque = log.torque + 0.1 * log.rng.normal(size=log.torque.size)
-    hit = torque.reshape(-1, 3).copy()
+    hit = log.noisy(0.1).reshape(-1, 3)
     hit[400:440] += 60.0
-    plain, robust = (estimate(log.regressor, hit.ravel(), log.layout, method=m) for m in ("ols", "wls"))
+    plain, robust = (log.fit(hit.ravel(), method=method) for method in ("ols", "wls"))
     error = [np.sqrt(np.mean((log.regressor @ x.theta - log.torque) ** 2)) for x in (plain, robust)]
     assert error[1] < 0.05 < 1.0 < error[0]
     assert robust.weights.reshape(-1, 3)[400:440].max() == 0.0
@@ -152,12 +149,11 @@ def test_rows_of_a_collision_are_left_out() -> None:
 
 def test_what_is_known_stays_and_friction_alone_is_found() -> None:
     log = Log(3, 4)
-    torque = log.torque + 0.05 * log.rng.normal(size=log.torque.size)
-    nominal = log.nominal(0.3)
+    torque, nominal = log.noisy(0.05), log.nominal(0.3)
     nominal[log.layout.links] = log.theta[log.layout.links]
     fixed = np.zeros(log.layout.size, bool)
     fixed[log.layout.links] = True
-    found = estimate(log.regressor, torque, log.layout, known=ArmPrior(nominal, fixed))
+    found = log.fit(torque, ArmPrior(nominal, fixed))
     assert np.array_equal(found.theta[fixed], nominal[fixed])
     assert len(found.base) == 16
     assert np.all(np.abs(found.values - log.theta[found.base.independent]) < 6.0 * found.standard_errors)
@@ -165,11 +161,8 @@ def test_what_is_known_stays_and_friction_alone_is_found() -> None:
 
 def test_boxes_of_masses_and_centres_hold() -> None:
     log = Log(4, 3)
-    masses = np.array([[3.0, 3.1]] * 3)
-    centres = np.tile([-0.02, 0.02], (3, 3, 1))
-    found = estimate(
-        log.regressor, log.torque, log.layout, known=ArmPrior(log.nominal(), boxes=LinkBoxes(masses, centres))
-    )
+    boxes = LinkBoxes(np.array([[3.0, 3.1]] * 3), np.tile([-0.02, 0.02], (3, 3, 1)))
+    found = log.fit(log.torque, ArmPrior(log.nominal(), boxes=boxes))
     links = found.theta[log.layout.links].reshape(3, 10)
     assert np.all((links[:, 0] >= 3.0 - 1e-6) & (links[:, 0] <= 3.1 + 1e-6))
     assert np.abs(links[:, 1:4]).max() <= 0.02 * 3.1 + 1e-6
@@ -177,25 +170,17 @@ def test_boxes_of_masses_and_centres_hold() -> None:
 
 def test_regularisation_pulls_towards_the_drawing() -> None:
     log = Log(6, 3, seconds=2.0, speed=0.2)
-    torque = log.torque + log.rng.normal(size=log.torque.size)
-    nominal = log.nominal(0.05)
-    distance = [
-        np.abs(estimate(log.regressor, torque, log.layout, known=ArmPrior(nominal, regularisation=g)).theta - nominal)[
-            log.layout.links
-        ].max()
-        for g in (0.0, 30.0, 1e5)
-    ]
+    torque, nominal = log.noisy(1.0), log.nominal(0.05)
+    found = [log.fit(torque, ArmPrior(nominal, regularisation=g)).theta for g in (0.0, 30.0, 1e5)]
+    distance = [np.abs(theta - nominal)[log.layout.links].max() for theta in found]
     assert distance[0] > distance[1] > distance[2]
     assert distance[2] < 0.02
 
 
 def test_log_cholesky_and_the_semidefinite_program_fit_alike() -> None:
     log = Log(7, 2)
-    torque = log.torque + 0.5 * log.rng.normal(size=log.torque.size)
-    nominal = log.nominal(0.05)
-    a, b = (
-        estimate(log.regressor, torque, log.layout, method=m, known=ArmPrior(nominal)) for m in ("sdp", "log_cholesky")
-    )
+    torque, prior = log.noisy(0.5), ArmPrior(log.nominal(0.05))
+    a, b = (log.fit(torque, prior, method=method) for method in ("sdp", "log_cholesky"))
     assert np.allclose(a.rms, b.rms, rtol=1e-3)
 
 

@@ -101,7 +101,7 @@ def test_a_joint_that_hardly_moves_keeps_all_its_samples() -> None:
     log = recorded()
     q, qd = np.array(log.q), np.array(log.qd)
     q[1000:, 0], qd[1000:, 0] = q[1000, 0], 0.0
-    data = prepare([Measurements(log.stamps, q, qd, log.effort)], MODEL.joint_names)
+    data = prepare([replace(log, q=q, qd=qd)], MODEL.joint_names)
     assert not at_rest(data)[:, 0].any() or np.sum(~at_rest(data)[:, 0]) >= 100
 
 
@@ -125,16 +125,17 @@ def test_torques_that_are_all_too_large_are_a_warning_and_an_arm_off_its_drawing
     assert "--known-mass" in common_scale(mechanism, replace(samples, torque=3.0 * samples.torque))
 
 
-def table(path: Path, log: Measurements, words: tuple[str, str], factor: float = 1.0) -> Path:
-    """A CSV file with stamps, positions and efforts, and no velocities."""
-    names = [f"{joint}.{word}" for word in words for joint in MODEL.joint_names]
-    rows = np.column_stack([log.stamps, log.q, log.effort * factor])
+def table(path: Path, log: Measurements, **columns: np.ndarray) -> Path:
+    """A CSV file with stamps, positions and these."""
+    columns = {"position": log.q} | columns
+    names = [f"{joint}.{word}" for word in columns for joint in MODEL.joint_names]
+    rows = np.column_stack([log.stamps, *columns.values()])
     np.savetxt(path, rows, delimiter=",", header=",".join(["time", *names]), comments="")
     return path
 
 
 def test_positions_currents_and_a_urdf_are_enough(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log = table(tmp_path / "log.csv", recorded(), ("position", "current"), 0.1)
+    log = table(tmp_path / "log.csv", recorded(), current=0.1 * recorded().effort)
     urdf = share_directory() / "urdf" / "three_joint.urdf"
     words = ["identify-arm", str(log), "--robot", str(urdf), "--out", str(tmp_path / "out")]
     assert main(words) == 2
@@ -154,12 +155,10 @@ def test_positions_currents_and_a_urdf_are_enough(tmp_path: Path, capsys: pytest
 
 def test_momentum_needs_velocities_and_the_declared_rate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = recorded()
-    without = table(tmp_path / "without.csv", log, ("position", "effort"))
+    without = table(tmp_path / "without.csv", log, effort=log.effort)
     assert main(["identify-arm", str(without), "--robot", "three_joint", "--out", str(tmp_path / "a")]) == 0
     assert "no velocities" in json.loads((tmp_path / "a" / "result.json").read_text())["intervals"]["reason"]
-    with_names = [f"{joint}.{word}" for word in ("position", "velocity", "current") for joint in MODEL.joint_names]
-    rows = np.column_stack([log.stamps, log.q, log.qd, log.effort])
-    np.savetxt(tmp_path / "b.csv", rows, delimiter=",", header=",".join(["time", *with_names]), comments="")
+    table(tmp_path / "b.csv", log, velocity=log.qd, current=log.effort)
     columns = [word for joint in MODEL.joint_names for word in ("--column", f"{joint}.effort={joint}.current")]
     assert main(["errors", str(without), "--robot", "three_joint"]) == 2
     assert "no column for velocity" in capsys.readouterr().err

@@ -34,7 +34,8 @@ needs_package = pytest.mark.skipif(
     reason="the registry package example-robot-data is not installed",
 )
 cached_robot = functools.cache(load_robot)
-ARMS = [pytest.param(name, marks=needs_package if name == "franka_panda" else ()) for name in PAYLOADS]
+PANDA = pytest.param("franka_panda", marks=needs_package)
+ARMS = [*list(PAYLOADS)[:3], PANDA]
 
 
 @pytest.mark.parametrize("name", [*ARMS[:3], pytest.param("franka_panda", marks=(needs_package, pytest.mark.slow))])
@@ -57,26 +58,23 @@ def test_one_certified_plan_later_the_truth_is_inside_smaller_bounds(name: str) 
     assert float(np.max(result.energy)) < result.gains.V_max
     box = episode.identifier.box
     assert np.all((box.lower <= plant.theta_true) & (plant.theta_true <= box.upper))
-    prior = model.arm_prior.payload_upper - model.arm_prior.payload_lower
-    assert (box.payload_upper - box.payload_lower)[0] < 0.5 * prior[0]
+    prior = model.arm_prior
+    assert (box.payload_upper - box.payload_lower)[0] < 0.5 * (prior.payload_upper - prior.payload_lower)[0]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ARMS)
 def test_the_demo_holds_every_bound(name: str, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    arguments = ["demo", "--robot", name, "--payload", PAYLOADS[name], "--seed", "4", "--out", str(run), "--quiet"]
-    assert main(arguments) == 0
-    summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
+    out = str(tmp_path / "run")
+    assert main(["demo", "--robot", name, "--payload", PAYLOADS[name], "--seed", "4", "--out", out, "--quiet"]) == 0
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text(encoding="utf-8"))
     assert all(p["lower"] <= p["truth"] <= p["upper"] for p in summary["parameters"])
 
 
 HELD = {"kinova_gen3": "8lb", "three_joint": "5lb", "ur5e": "ball of 1.19 kg", "franka_panda": "ball of 0.226 kg"}
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=needs_package if name == "franka_panda" else ()) for name in HELD]
-)
+@pytest.mark.parametrize("name", [*list(HELD)[:3], PANDA])
 @pytest.mark.parametrize("mode", ["uniform", "corner"])
 def test_what_the_hand_holds_unasked_fits_every_true_arm(name: str, mode: str) -> None:
     model = cached_robot(name)
@@ -94,18 +92,15 @@ def test_what_the_hand_holds_unasked_fits_every_true_arm(name: str, mode: str) -
 
 def test_dumbbells_are_gripped_where_the_robots_file_says() -> None:
     envelope = {"center": [0.0, 0.01, 0.2], "size": [0.085, 0.21, 0.085]}
-    model = load_robot("three_joint", **{"payload.envelope": envelope})
-    held = payload_in_hand(model, "4lb")
+    held = payload_in_hand(load_robot("three_joint", **{"payload.envelope": envelope}), "4lb")
     np.testing.assert_allclose(held.theta[1:4] / held.theta[0], envelope["center"], atol=1e-9)
 
 
 def test_a_prior_that_nothing_suits_is_told() -> None:
     lower = load_robot("three_joint").settings.payload.prior_upper
-    upper = np.array(lower) + 1e-6
+    prior = {"payload.prior_lower": lower, "payload.prior_upper": [x + 1e-6 for x in lower]}
     with pytest.raises(ParameterError, match=r"three_joint.*expected numbers or a URDF"):
-        payload_in_hand(
-            load_robot("three_joint", **{"payload.prior_lower": lower, "payload.prior_upper": upper.tolist()}), "auto"
-        )
+        payload_in_hand(load_robot("three_joint", **prior), "auto")
 
 
 UR5E_DH = {  # Universal Robots, "DH parameters for calculations of kinematics and dynamics": a, d in m, alpha in rad
@@ -117,8 +112,7 @@ UR5E_DH = {  # Universal Robots, "DH parameters for calculations of kinematics a
 
 def test_the_ur5e_moves_as_its_published_table_says() -> None:
     model = cached_robot("ur5e")
-    rng = np.random.default_rng(0)
-    for q in rng.uniform(-3.0, 3.0, (20, 6)):
+    for q in np.random.default_rng(0).uniform(-3.0, 3.0, (20, 6)):
         pose = np.diag([-1.0, -1.0, 1.0, 1.0])  # base_link is the table's base frame turned by half a turn about z
         for a, d, alpha, angle in zip(*UR5E_DH.values(), q, strict=True):
             c, s, ca, sa = np.cos(angle), np.sin(angle), np.cos(alpha), np.sin(alpha)

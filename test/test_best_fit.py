@@ -38,24 +38,30 @@ def moved() -> tuple[np.ndarray, TrueLog]:
     return truth, simulate(model.kinematics, truth, model.friction_transition_velocity, plans)
 
 
+def measured(log: TrueLog, rng: np.random.Generator, torque: np.ndarray) -> Log:
+    """With Gaussian noise."""
+    effort = torque + np.clip(rng.normal(0.0, NOISE, torque.shape), -0.6, 0.6)
+    return Log(load_robot("three_joint").joint_names, Measurements(log.stamps, log.q, log.qd, effort))
+
+
 @pytest.fixture(scope="module")
 def recorded(moved: tuple[np.ndarray, TrueLog]) -> tuple[np.ndarray, Log]:
-    """True parameters, and a log with gains that are off and Gaussian noise."""
-    (truth, log), model, rng = moved, load_robot("three_joint"), np.random.default_rng(4)
-    effort = log.torque * GAIN + np.clip(rng.normal(0.0, NOISE, log.torque.shape), -0.6, 0.6)
-    return truth, Log(model.joint_names, Measurements(log.stamps, log.q, log.qd, effort))
+    """True parameters, and a log with gains that are off."""
+    return moved[0], measured(moved[1], np.random.default_rng(4), moved[1].torque * GAIN)
+
+
+#: The robot, what is proved of the log, and the same with the best fit.
+Fitted = tuple[RobotModel, LogRun, LogRun]
 
 
 @pytest.fixture(scope="module")
-def fitted(recorded: tuple[np.ndarray, Log]) -> tuple[RobotModel, LogRun, LogRun]:
+def fitted(recorded: tuple[np.ndarray, Log]) -> Fitted:
     model = load_robot("three_joint", **DECLARED)
     run = run_log(recorded[1], model)
     return model, run, with_best_fit(run, recorded[1], model)
 
 
-def test_the_estimate_is_the_best_fit_inside_the_bounds(
-    recorded: tuple[np.ndarray, Log], fitted: tuple[RobotModel, LogRun, LogRun]
-) -> None:
+def test_the_estimate_is_the_best_fit_inside_the_bounds(recorded: tuple[np.ndarray, Log], fitted: Fitted) -> None:
     model, before, after = fitted
     truth = recorded[0][model.layout.payload]
     last, old = after.records[-1], before.records[-1]
@@ -69,22 +75,18 @@ def test_the_estimate_is_the_best_fit_inside_the_bounds(
     assert off < min(0.03 * abs(truth[1]), before)  # what gravity tells: m c along the arm
 
 
-def test_noise_does_not_make_masses_smaller(
-    moved: tuple[np.ndarray, TrueLog], fitted: tuple[RobotModel, LogRun, LogRun]
-) -> None:
+def test_noise_does_not_make_masses_smaller(moved: tuple[np.ndarray, TrueLog], fitted: Fitted) -> None:
     """As it does where the gain of a sensor is a factor of what was measured; nor do declared errors move the fit."""
     (truth, log), (model, run, _), rng = moved, fitted, np.random.default_rng(5)
     off, prior = [], replace(run, box=model.arm_prior)
     for _ in range(8):
-        effort = log.torque + np.clip(rng.normal(0.0, NOISE, log.torque.shape), -0.6, 0.6)
-        recorded = Log(model.joint_names, Measurements(log.stamps, log.q, log.qd, effort))
-        fit = with_best_fit(prior, recorded, model).fit
+        fit = with_best_fit(prior, measured(log, rng, log.torque), model).fit
         assert fit is not None
         off.append((fit.theta[0] - truth[model.layout.payload][0]) / fit.standard_error[0])
     assert abs(np.mean(off)) < 0.3, off
 
 
-def test_friction_of_a_joint_that_stands_is_not_taken_for_payload(fitted: tuple[RobotModel, LogRun, LogRun]) -> None:
+def test_friction_of_a_joint_that_stands_is_not_taken_for_payload(fitted: Fitted) -> None:
     """It may be anything within Fc then: a motor that pushes against it tells nothing of offsets and masses."""
     model, run, _ = fitted
     rng = np.random.default_rng(7)
@@ -92,17 +94,13 @@ def test_friction_of_a_joint_that_stands_is_not_taken_for_payload(fitted: tuple[
     v_c = model.friction_transition_velocity
     plans = exciting_plans(np.array(model.settings.home), rng, n_plans=2, t_f=2.5, amplitude=0.8)
     log = simulate(model.kinematics, truth, v_c, [*plans[:-1], (plans[-1][0], 5.0)])
-    effort = log.torque + np.clip(rng.normal(0.0, NOISE, log.torque.shape), -0.6, 0.6)
-    effort += 0.95 * truth[model.layout.coulomb] * (np.abs(log.qd) < v_c)
-    recorded = Log(model.joint_names, Measurements(log.stamps, log.q, log.qd, effort))
+    recorded = measured(log, rng, log.torque + 0.95 * truth[model.layout.coulomb] * (np.abs(log.qd) < v_c))
     fit = with_best_fit(replace(run, box=model.arm_prior), recorded, model).fit
     assert fit is not None
     assert abs(fit.theta[0] - truth[model.layout.payload][0]) < 2.0 * fit.standard_error[0]
 
 
-def test_standard_errors_are_those_of_the_errors(
-    recorded: tuple[np.ndarray, Log], fitted: tuple[RobotModel, LogRun, LogRun]
-) -> None:
+def test_standard_errors_are_those_of_the_errors(recorded: tuple[np.ndarray, Log], fitted: Fitted) -> None:
     """Neither beside the truth by many of them, nor as wide as the proved interval."""
     model, _, after = fitted
     fit, last = after.fit, after.records[-1]
@@ -127,7 +125,7 @@ def test_errors_are_finite_of_equations_that_hold_exactly(recorded: tuple[np.nda
     assert np.isfinite(found.payload_mass_error)
 
 
-def test_spikes_hardly_move_it(recorded: tuple[np.ndarray, Log], fitted: tuple[RobotModel, LogRun, LogRun]) -> None:
+def test_spikes_hardly_move_it(recorded: tuple[np.ndarray, Log], fitted: Fitted) -> None:
     model, before, after = fitted
     effort = np.array(recorded[1].measurements.effort)
     effort[::1100] += 80.0  # one window in eleven has one
@@ -136,7 +134,7 @@ def test_spikes_hardly_move_it(recorded: tuple[np.ndarray, Log], fitted: tuple[R
     assert abs(moved) < 0.15
 
 
-def test_the_cause_that_dominates_is_named(fitted: tuple[RobotModel, LogRun, LogRun]) -> None:
+def test_the_cause_that_dominates_is_named(fitted: Fitted) -> None:
     usual = fitted[1].causes
     assert sum(usual.values()) == pytest.approx(1.0)
     assert next(iter(usual)) == "torque error"
@@ -155,7 +153,7 @@ def test_the_cause_that_dominates_is_named(fitted: tuple[RobotModel, LogRun, Log
     ],
 )
 def test_what_is_declared_more_widely_makes_more_of_the_width(
-    recorded: tuple[np.ndarray, Log], fitted: tuple[RobotModel, LogRun, LogRun], key: str, value: float, cause: str
+    recorded: tuple[np.ndarray, Log], fitted: Fitted, key: str, value: float, cause: str
 ) -> None:
     usual, widths = fitted[1].causes, fitted[1].records[-1]
     wider = run_log(recorded[1], load_robot("three_joint", **{**DECLARED, key: value}))

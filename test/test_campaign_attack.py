@@ -1,15 +1,14 @@
 """The attack on the identifier: nothing gets out of an honest one, and a dishonest one is found."""
 
-import itertools
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from campaign_support import MUTATIONS, each_trial, enough_noticed, is_noticed, make_dishonest, narrower
 
 from safe_sysid.commands import campaign as command
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.equations import momentum
-from safe_sysid.identification.equations.row_errors import ERROR_CAUSES
 from safe_sysid.studies.campaign.breaks import BREAKS, Break
 from safe_sysid.studies.campaign.summary import is_sound, summarise
 from safe_sysid.studies.campaign.trial import CertificateTrail, attack, build_case, run_trial
@@ -18,26 +17,12 @@ from safe_sysid.studies.campaign.trial import CertificateTrail, attack, build_ca
 WORST = {"noise": "aimed", "level": "coarse", "rate": 1000.0, "source": "motor", "simulated": False, "lost": False}
 
 
-def each_trial(count, options, start=0):
-    return (run_trial(0, i, options) for i in range(start, start + count))
-
-
 def trials(count, options, start=0):
-    return list(each_trial(count, options, start))
+    return list(each_trial(run_trial, count, options, start))
 
 
-def is_noticed(result):
-    """By what is published: an empty set, or the truth outside."""
-    return bool(result["empty"] or result["exclusions"])
-
-
-def noticed(results):
-    return sum(is_noticed(r) for r in results)
-
-
-def enough_noticed(floor, results):
-    """At least so many: trials after those that decide it are not run."""
-    return len(list(itertools.islice(filter(is_noticed, results), floor))) == floor
+def unsound(results):
+    return [r for r in results if not is_sound(r)]
 
 
 def strip(result):
@@ -46,7 +31,7 @@ def strip(result):
 
 def test_nothing_gets_out_of_an_honest_identifier():
     results = trials(3, {}, 100)  # sixty below, thousands by the command
-    assert [r for r in results if not is_sound(r)] == []
+    assert unsound(results) == []
     counts = summarise(results)
     assert counts["trials"] == 3
     assert counts["largest_row"] <= 1.0
@@ -72,59 +57,17 @@ def test_worst_directions_come_nearer_than_chance():
 
 @pytest.mark.parametrize(("floor", "count"), [(3, 6), pytest.param(8, 16, marks=pytest.mark.slow)])
 def test_five_percent_beyond_the_declared_bound_is_noticed(floor, count):
-    assert enough_noticed(floor, each_trial(count, {"beyond": 1.05, "fixed": WORST}))  # 9 of 16
-    assert [r for r in trials(count // 2, {"fixed": WORST}) if not is_sound(r)] == []
-
-
-def without(cause):
-    original = momentum.RowSource.rows
-
-    def rows(self, windows, ramp):
-        found = original(self, windows, ramp)
-        rest = found.slack - found.parts[:, ERROR_CAUSES.index(cause)]
-        return replace(found, slack=np.maximum(rest, 1e-12))
-
-    return rows
-
-
-def narrower(factor):
-    original = momentum.RowSource.rows
-
-    def rows(self, windows, ramp):
-        found = original(self, windows, ramp)
-        return replace(found, slack=factor * found.slack)
-
-    return rows
-
-
-def share_of_the_measured(tau_m, e):
-    tau_m = np.asarray(tau_m, float)
-    return tau_m, e.torque_abs + e.torque_drift + e.torque_rel * np.abs(tau_m)
-
-
-MUTATIONS = {
-    "quadrature": ({"level": "tiny", "motion": "bang", "rate": 100.0}, 3),
-    "coulomb": (
-        {"level": "tiny", "motion": "creep", "law": "stick", "source": "motor", "coulomb": 4.0, "transition": 0.02},
-        4,
-    ),
-    "momentum": ({"level": "states"}, 3),
-    "stamps": ({"level": "clock", "effort": "held"}, 2),
-    "slack * 0.9": ({"level": "coarse"}, 4),
-    "b, not b/(1-b)": ({"level": "coarse", "source": "motor", "rate": 1000.0}, 4),
-}  # fmt: skip
+    assert enough_noticed(floor, each_trial(run_trial, count, {"beyond": 1.05, "fixed": WORST}))  # 9 of 16
+    assert unsound(trials(count // 2, {"fixed": WORST})) == []
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_dishonest_identifier_is_found_by_six_trials(monkeypatch, name):
     fixed, floor = MUTATIONS[name]
-    if name == "b, not b/(1-b)":
-        monkeypatch.setattr(momentum, "torque_interval", share_of_the_measured)
-    else:
-        monkeypatch.setattr(momentum.RowSource, "rows", narrower(0.9) if "*" in name else without(name))
+    make_dishonest(monkeypatch, name)
     usual = {"noise": "aimed", "method": "lp", "lost": False, "simulated": False, "updates": 1}
     known = {"ratios": False, "zero": 0.0}  # what is not known of the arm would hide some of it
-    assert enough_noticed(floor, each_trial(6, {"fixed": usual | known | fixed}))
+    assert enough_noticed(floor, each_trial(run_trial, 6, {"fixed": usual | known | fixed}))
 
 
 def test_an_identifier_that_forgets_what_columns_of_zeros_leave_open_is_found(monkeypatch):
@@ -132,7 +75,7 @@ def test_an_identifier_that_forgets_what_columns_of_zeros_leave_open_is_found(mo
         "zero": 0.02, "level": "tiny", "noise": "aimed", "method": "lp", "joints": 3, "lost": False, "simulated": False,
         "updates": 1, "prismatic": 0.0,
     }  # fmt: skip
-    assert [r for r in trials(3, {"fixed": fixed}) if not is_sound(r)] == []
+    assert unsound(trials(3, {"fixed": fixed})) == []
     original = momentum.RowSource.__init__
 
     def forgetful(self, kin, box, errors, run, ramps, log=0, unknowns=None):
@@ -141,7 +84,7 @@ def test_an_identifier_that_forgets_what_columns_of_zeros_leave_open_is_found(mo
 
     monkeypatch.setattr(momentum.RowSource, "__init__", forgetful)
     broken = seen = 0
-    for result in each_trial(6, {"fixed": fixed}):
+    for result in each_trial(run_trial, 6, {"fixed": fixed}):
         broken += bool(result["broken_rows"])
         seen += is_noticed(result)
         if broken >= 2 and seen >= 1:
@@ -152,7 +95,7 @@ def test_an_identifier_that_forgets_what_columns_of_zeros_leave_open_is_found(mo
 
 def test_a_row_that_the_truth_breaks_is_reported_with_its_window(monkeypatch):
     monkeypatch.setattr(momentum.RowSource, "rows", narrower(0.9))
-    broken = next((r for r in each_trial(4, {"fixed": WORST | {"method": "lp"}}) if r["broken_rows"]), None)
+    broken = next((r for r in each_trial(run_trial, 4, {"fixed": WORST | {"method": "lp"}}) if r["broken_rows"]), None)
     assert broken
     entry = broken["broken_rows"][0]
     assert entry["ratio"] > 1.0
@@ -171,7 +114,7 @@ def test_ascent_follows_the_published_proof():
 def test_broken_assumptions_are_noticed(name):
     fixed = {"level": "usual", "motion": "quintic", "rate": 1000.0, "samples": 300, "method": "lp", "joints": 4}
     options = {"break": name, "fixed": fixed | {"coulomb": 0.5, "chain": "random"}}
-    assert enough_noticed(2, each_trial(5, options))
+    assert enough_noticed(2, each_trial(run_trial, 5, options))
 
 
 def test_windows_that_contradict_the_acceleration_bound_are_left_out():
@@ -204,5 +147,5 @@ def test_certificates_and_tares_are_on_trial_too(monkeypatch):
 @pytest.mark.slow
 def test_sixty_trials():
     results = trials(60, {}, 1000)
-    assert [r for r in results if not is_sound(r)] == []
+    assert unsound(results) == []
     assert summarise(results)["largest_row"] > 0.99  # the attack reaches what is allowed

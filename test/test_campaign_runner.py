@@ -13,7 +13,6 @@ import command_support
 import pytest
 from rich.console import Console
 
-from safe_sysid.cli import main
 from safe_sysid.commands import campaign as command
 from safe_sysid.errors import ConfigError
 from safe_sysid.studies.campaign import runner
@@ -312,11 +311,6 @@ def test_wrong_arguments_are_refused_in_one_line(tmp_path, capsys):
         run_command("--resume")
     with pytest.raises(ConfigError, match="directory that exists"):
         run_command("--json", tmp_path / "no" / "x.json")
-
-
-def test_the_command_is_part_of_the_command_line(capsys):
-    assert main(["campaign", "identification", "--help"]) == 0
-    assert "--scheduler" in capsys.readouterr().out
 
 
 def test_summary_counts_and_the_table_shows_them(capsys):

@@ -24,34 +24,27 @@ from safe_sysid.robot.shapes.hulls import hull_volume
 Mesh = tuple[np.ndarray, np.ndarray]
 
 
-def tube(length: float, radius: float, corners: int = 24) -> Mesh:
-    """A closed cylinder along z."""
-    angle = np.linspace(0.0, 2.0 * np.pi, corners, endpoint=False)
-    ring = radius * np.column_stack([np.cos(angle), np.sin(angle)])
-    points = np.concatenate([np.column_stack([ring, np.full(corners, z)]) for z in (-0.5, 0.5) * np.array(length)])
+def convex(points: np.ndarray) -> Mesh:
     return points, ConvexHull(points).simplices
 
 
-def joined(*meshes: Mesh) -> Mesh:
-    """Several meshes as one."""
-    points, triangles, count = [], [], 0
-    for p, t in meshes:
-        points.append(p)
-        triangles.append(t + count)
-        count += len(p)
-    return np.concatenate(points), np.concatenate(triangles)
+def tube(length: float, radius: float) -> Mesh:
+    """A closed cylinder along z."""
+    angle = np.linspace(0.0, 2.0 * np.pi, 24, endpoint=False)
+    ring = radius * np.column_stack([np.cos(angle), np.sin(angle)])
+    return convex(np.concatenate([np.column_stack([ring, np.full(24, z)]) for z in (-0.5 * length, 0.5 * length)]))
 
 
 def elbow() -> Mesh:
     """Two tubes at a right angle."""
-    points, triangles = tube(0.3, 0.05)
-    return joined(tube(0.4, 0.05), (points[:, [2, 1, 0]] + [0.15, 0.0, 0.2], triangles))
+    (points, triangles), (others, more) = tube(0.4, 0.05), tube(0.3, 0.05)
+    across = others[:, [2, 1, 0]] + [0.15, 0.0, 0.2]
+    return np.concatenate([points, across]), np.concatenate([triangles, more + len(points)])
 
 
 def blob(rng: np.random.Generator) -> Mesh:
     """A convex body of some shape."""
-    points = rng.normal(size=(60, 3)) * rng.uniform(0.02, 0.2, 3)
-    return points, ConvexHull(points).simplices
+    return convex(rng.normal(size=(60, 3)) * rng.uniform(0.02, 0.2, 3))
 
 
 def on_surface(mesh: Mesh, rng: np.random.Generator, count: int) -> np.ndarray:
@@ -64,8 +57,8 @@ SHAPES = {
     "tube": (tube(0.4, 0.05), 1.25, 1),
     "long tube": (tube(1.5, 0.05), 1.1, 1),
     "elbow": (elbow(), 1.0, 2),  # less than its convex hull
-    "cube": ((box_corners([0.1, 0.1, 0.1]), ConvexHull(box_corners([0.1, 0.1, 0.1])).simplices), 1.01, 1),
-    "plate": ((box_corners([0.3, 0.3, 0.01]), ConvexHull(box_corners([0.3, 0.3, 0.01])).simplices), 1.01, 1),
+    "cube": (convex(box_corners([0.1, 0.1, 0.1])), 1.01, 1),
+    "plate": (convex(box_corners([0.3, 0.3, 0.01])), 1.01, 1),
 }
 
 
@@ -127,7 +120,7 @@ def test_a_cut_without_the_points_in_its_plane_is_found(monkeypatch: pytest.Monk
 RPY, XYZ = (0.4, -0.2, 1.0), (0.1, 0.0, -0.05)
 
 
-def mesh_arm(tmp_path: Path, mesh: str, config: dict | None = None):
+def mesh_arm(tmp_path: Path, mesh: str):
     ground, rod = random_inertial(np.random.default_rng(0)), random_inertial(np.random.default_rng(1))
     origin = f'<origin xyz="{XYZ[0]} {XYZ[1]} {XYZ[2]}" rpy="{RPY[0]} {RPY[1]} {RPY[2]}"/>'
     shape = f"<collision>{origin}<geometry>{mesh}</geometry></collision>"
@@ -137,9 +130,7 @@ def mesh_arm(tmp_path: Path, mesh: str, config: dict | None = None):
         '<axis xyz="0 1 0"/><limit lower="-1" upper="1" effort="40" velocity="2"/></joint>'
         '<joint name="fix" type="fixed"><parent link="rod"/><child link="tool"/></joint></robot>'
     )
-    settings = (
-        random_arm(np.random.default_rng(0), 1)[1] | {"tool_frame": "tool", "geometry": {"ground": []}} | (config or {})
-    )
+    settings = random_arm(np.random.default_rng(0), 1)[1] | {"tool_frame": "tool", "geometry": {"ground": []}}
     return load_robot(write_arm(tmp_path, urdf, settings))
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_certificate import gains_for, narrow_box, plan_of, reach_out, with_limits
+from plan_support import certify, narrow_box, reach_out, wild, with_limits
 
 from safe_sysid.errors import PlanError
 from safe_sysid.planning.certification import cell_margins
-from safe_sysid.planning.certification.certificate import FAMILIES, PlanCertificate, verify_plan
+from safe_sysid.planning.certification.certificate import FAMILIES
 from safe_sysid.reachability import clearance
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
@@ -19,19 +19,6 @@ from safe_sysid.trajectories.quintic import QuinticTrajectory
 @pytest.fixture(scope="module")
 def box(model: RobotModel) -> ParameterBox:
     return narrow_box(model)
-
-
-def certify(
-    model: RobotModel,
-    box: ParameterBox,
-    trajectory: QuinticTrajectory | None = None,
-    scene: Scene | None = None,
-    **more: object,
-) -> PlanCertificate:
-    trajectory = reach_out(model, np.array(model.settings.home)) if trajectory is None else trajectory
-    gains = gains_for(model, box, 0.02)
-    arguments = {"intervals": 16, "clearance_margin": 0.002} | more
-    return verify_plan(plan_of(trajectory, box), model, box, scene or Scene("open"), gains, **arguments)
 
 
 def tight(model: RobotModel, box: ParameterBox, family: str, share: float = 0.5) -> tuple[RobotModel, dict]:
@@ -76,8 +63,7 @@ def test_cells_that_fail_are_halved_and_the_others_are_not(model: RobotModel, bo
 def test_a_plan_that_cannot_be_saved_is_given_up_early(
     model: RobotModel, box: ParameterBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls: list[int] = []
-    enclose = cell_margins.enclose_clearance
+    calls, enclose = [], cell_margins.enclose_clearance
 
     def counted(*arguments: object, **more: object) -> object:
         calls.append(arguments[2].count)
@@ -101,8 +87,7 @@ def test_a_plan_that_cannot_be_saved_is_given_up_early(
     assert len(bad.grid) < 30
     # NaN is not saved either.
     calls.clear()
-    wild = QuinticTrajectory.to_rest(np.array([np.zeros(7), np.full(7, 1e150), np.zeros(7)]), np.zeros(7), 3.0)
-    assert not certify(model, box, wild).ok
+    assert not certify(model, box, wild()).ok
     assert calls == [16]
 
 
@@ -146,19 +131,13 @@ def test_a_witness_does_without_coal_and_a_bad_one_proves_less(
 
 
 def test_a_grid_must_cover_the_plan(model: RobotModel, box: ParameterBox) -> None:
-    trajectory = reach_out(model, np.array(model.settings.home))
-    good = certify(model, box, trajectory, grid=np.linspace(0.0, 3.0, 12) ** 2 / 3.0)
+    good = certify(model, box, grid=np.linspace(0.0, 3.0, 12) ** 2 / 3.0)
     assert good.ok
     assert len(good.grid) == 12
     middle = np.stack([np.array(model.settings.home)] + [np.zeros(7)] * 2)
     knotted = QuinticTrajectory(np.array([0.0, 1.37, 3.0]), np.stack([middle] * 3))
-    for other, grid in (
-        (trajectory, [0.0, 1.0, 2.9]),
-        (trajectory, [0.1, 3.0]),
-        (trajectory, [0.0, 2.0, 1.0, 3.0]),
-        (trajectory, [0.0, np.nan, 3.0]),
-        (knotted, [0.0, 1.0, 2.0, 3.0]),
-    ):
+    wrong = ([0.0, 1.0, 2.9], [0.1, 3.0], [0.0, 2.0, 1.0, 3.0], [0.0, np.nan, 3.0])
+    for other, grid in (*((None, grid) for grid in wrong), (knotted, [0.0, 1.0, 2.0, 3.0])):
         with pytest.raises(PlanError, match="grid of shape"):
             certify(model, box, other, grid=grid)
     with pytest.raises(PlanError, match="splits"):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
-from certificate_support import forge, random_log, random_model, write_chain
+from certificate_support import forge, naming, put, random_log, random_model, write_chain
 from command_support import called
 
 from safe_sysid.apps.verify.verification import Verification
@@ -17,10 +18,9 @@ from safe_sysid.commands import verify
 from safe_sysid.identification.certificates.chain import ChainChecker
 from safe_sysid.identification.certificates.dual import proved_lower, proved_upper
 from safe_sysid.identification.certificates.files.update import CertificateError, read_certificate
-from safe_sysid.identification.certificates.row_check import LogBook, NamedLog
-from safe_sysid.identification.digest import log_digest
+from safe_sysid.identification.certificates.row_check import CertificateRefusedError, LogBook, NamedLog, RowChecker
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
-from safe_sysid.identification.equations.measurements import Measurements
+from safe_sysid.identification.equations.stream import MomentumStream, default_windows
 from safe_sysid.identification.identifier import Identifier
 from safe_sysid.logs.formats.npz import write_log
 from safe_sysid.logs.online.certify import CertificateWriter
@@ -38,26 +38,20 @@ def arm(tmp_path_factory):
 
 
 def judge(model, paths, logs, tares=()):
-    books = [
+    run, tare = (
         LogBook([NamedLog(f"{word} {i}", model.joint_names, log) for i, log in enumerate(some)])
         for word, some in (("run", logs), ("tare", tares))
-    ]
-    checker = ChainChecker(model, books[0], tare_logs=books[1])
+    )
+    checker = ChainChecker(model, run, tare_logs=tare)
     return list(checker.check([read_certificate(path) for path in paths]))
 
 
 @pytest.mark.parametrize("part", ["all", "prefix", "middle with other stamps"])
 def test_a_log_of_the_run_is_no_tare(arm, tmp_path, part):
     model, _, data, paths, _ = arm
-    tare = {"all": data, "prefix": data[:300]}.get(part)
-    if tare is None:
-        cut = data[100:400]
-        tare = Measurements(cut.stamps + 50.0, cut.q, cut.qd, cut.effort)
-
-    def edit(header):
-        header["tare_log"] = {"sha256": log_digest(model.joint_names, tare), "samples": len(tare)}
-
-    forged = forge(paths[0], tmp_path, header=edit)
+    other = replace(data[100:400], stamps=data.stamps[100:400] + 50.0)
+    tare = {"all": data, "prefix": data[:300]}.get(part, other)
+    forged = forge(paths[0], tmp_path, header=naming(model, tare, "tare_log"))
     with pytest.raises(CertificateError, match="tare_log: needs a log whose first"):
         judge(model, [forged], [data, tare])  # the certificate's word alone
     assert "same samples as the run's log run 0" in judge(model, [forged], [data], [tare])[-1].reason
@@ -65,12 +59,8 @@ def test_a_log_of_the_run_is_no_tare(arm, tmp_path, part):
 
 def test_a_contradiction_proves_nothing(arm, tmp_path):
     """Logs of another arm contradict the prior: multipliers prove both sides of it."""
-    model, _, data, _, _ = arm
-    effort = data.effort + np.array([1e3, -1e3])
-    wrong = Measurements(data.stamps, data.q, data.qd, effort)
-    paths, _ = write_chain(tmp_path, model, data, 401)
-    from safe_sysid.identification.equations.stream import MomentumStream, default_windows
-
+    model, _, data, paths, _ = arm
+    wrong = replace(data, effort=data.effort + np.array([1e3, -1e3]))
     errors = MeasurementErrors.from_model(model)
     stream = MomentumStream(model, errors, default_windows(model, errors))
     rows = stream.push(wrong, model.arm_prior).take(np.array([0]))
@@ -85,11 +75,7 @@ def test_a_contradiction_proves_nothing(arm, tmp_path):
         y[10:] *= -1.0
         a["row_multipliers"], a["cut_multipliers"] = y, np.zeros((20, 0))
 
-    def header(h):
-        h["log"] = {"sha256": log_digest(model.joint_names, wrong), "samples": len(wrong)}
-
-    (tmp_path / "forged").mkdir()
-    forged = forge(paths[0], tmp_path / "forged", arrays, header)
+    forged = forge(paths[0], tmp_path, arrays, naming(model, wrong))
     assert "a contradiction proves nothing" in judge(model, [forged], [wrong])[-1].reason
 
 
@@ -114,29 +100,17 @@ def follow(paths, folder, header):
 def test_an_epoch_has_one_growing_log_and_one_tare(arm, tmp_path):
     model, _, data, paths, other = arm
 
-    def swap(h):
-        h["log"] = {"sha256": log_digest(model.joint_names, other), "samples": len(other)}
-
-    verdict = judge(model, [paths[0], follow(paths, tmp_path, swap)], [data, other])[-1]
-    assert "run 1 does not begin with the 401 samples" in verdict.reason
-
-    def shrink(h):
-        h["log"] = {"sha256": log_digest(model.joint_names, data[:300]), "samples": 300}
-
-    verdict = judge(model, [paths[0], follow(paths, tmp_path, shrink)], [data])[-1]
-    assert "log: 300 samples, the certificate before it has 401" in verdict.reason
-
-    def tare(h):
-        h["tare_log"] = {"sha256": log_digest(model.joint_names, other), "samples": len(other)}
-
-    verdict = judge(model, [paths[0], follow(paths, tmp_path, tare)], [data], [other])[-1]
-    assert "tare_log: another than the certificate before it" in verdict.reason
+    for log, logs, tares, key, words in (
+        (other, [data, other], [], "log", "run 1 does not begin with the 401 samples"),
+        (data[:300], [data], [], "log", "log: 300 samples, the certificate before it has 401"),
+        (other, [data], [other], "tare_log", "tare_log: another than the certificate before it"),
+    ):
+        second = follow(paths, tmp_path, naming(model, log, key))
+        assert words in judge(model, [paths[0], second], logs, tares)[-1].reason
 
 
 def test_rows_of_one_log_are_not_kept_for_another(arm, tmp_path):
     """Even where the rule of one log per epoch would not be: the same checker, another log, the same windows."""
-    from safe_sysid.identification.certificates.row_check import CertificateRefusedError, RowChecker
-
     model, _, data, paths, other = arm
     arrays, errors = read_certificate(paths[0]).arrays, MeasurementErrors.from_model(model)
     checker = RowChecker(model)
@@ -166,10 +140,8 @@ def test_huge_multipliers_never_prove_too_much(size):
 def test_multipliers_that_overflow_are_refused(arm, tmp_path):
     model, _, data, paths, _ = arm
 
-    def edit(arrays):
-        arrays["row_multipliers"][3, 0] = -1e100
-
-    assert "row multipliers: expected" in judge(model, [forge(paths[0], tmp_path, edit)], [data])[-1].reason
+    forged = forge(paths[0], tmp_path, put("row_multipliers", (3, 0), -1e100))
+    assert "row multipliers: expected" in judge(model, [forged], [data])[-1].reason
 
 
 @pytest.fixture
@@ -183,6 +155,14 @@ def folder(arm, tmp_path, monkeypatch):
 
 
 call = partial(called, verify)
+
+
+def failure(folder, capsys):
+    """What is said of a directory of which nothing passes."""
+    assert call(folder) == 1
+    out = capsys.readouterr().out
+    assert "PASS" not in out
+    return out
 
 
 def test_nothing_in_a_directory_is_skipped(folder, capsys):
@@ -209,10 +189,7 @@ def test_nothing_in_a_directory_is_skipped(folder, capsys):
 def test_what_is_published_comes_whole(folder, capsys, name):
     """Each of the three says something of the others; test_forgeries.py changes their fields."""
     (folder / name).write_text('{"parameters": []}')
-    assert call(folder) == 1
-    out = capsys.readouterr().out
-    assert f"missing, {name} is there" in out
-    assert "PASS" not in out
+    assert f"missing, {name} is there" in failure(folder, capsys)
 
 
 @pytest.mark.parametrize(
@@ -222,8 +199,8 @@ def test_what_is_published_comes_whole(folder, capsys, name):
         ("result.json", {"status": "ok", "guaranteed": False}, "guaranteed = False"),
         (
             "identifier.json",
-            {"updates": [{"status": "EMPTY_SET", "identity": "0:2", "message": "no parameters agree"}]},
-            "no parameters agree",
+            {"updates": [{"status": "EMPTY_SET", "identity": "0:2", "message": "none agree"}]},
+            "none agree",
         ),
         ("identifier.json", {"updates": "none"}, "no list of updates can be read"),
         ("withdrawn_0.json", {"epoch": 0, "reason": "no parameters agree"}, "were withdrawn"),
@@ -232,10 +209,7 @@ def test_what_is_published_comes_whole(folder, capsys, name):
 def test_certificates_beside_a_contradiction_fail(folder, capsys, name, content, expected):
     """What was proved before the data contradicted the assumptions rests on one of them that is false."""
     (folder / name).write_text(json.dumps(content))
-    assert call(folder) == 1
-    out = capsys.readouterr().out
-    assert expected in out
-    assert "PASS" not in out
+    assert expected in failure(folder, capsys)
 
 
 def test_samples_that_no_certificate_covers_fail(folder, arm, capsys):
@@ -243,10 +217,7 @@ def test_samples_that_no_certificate_covers_fail(folder, arm, capsys):
     paths = arm[3]
     for suffix in (".json", ".npz"):
         (folder / paths[-1].name).with_suffix(suffix).unlink()
-    assert call(folder) == 1
-    out = capsys.readouterr().out
-    assert "covered by no certificate" in out
-    assert "PASS" not in out
+    assert "covered by no certificate" in failure(folder, capsys)
 
 
 def test_certificates_that_could_not_be_written_are_written_first(arm, tmp_path):

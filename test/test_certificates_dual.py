@@ -32,27 +32,17 @@ def declaration(rng, density=np.inf):
     translation, center, size = (rng.uniform(-0.3, 0.3, 3), rng.uniform(-0.1, 0.1, 3), rng.uniform(0.02, 0.3, 3))
     signs = np.array([[a, b, c] for a in (-1, 1) for b in (-1, 1) for c in (-1, 1)])
     corners = (center + 0.5 * signs * size) @ rotation.T + translation
-    spread = 1e-15
-    declared = PayloadDeclaration(
-        IntervalArray(corners - spread, corners + spread),
-        IntervalArray(rotation - spread, rotation + spread),
-        size,
-        density,
-    )
+    near = (IntervalArray(x - 1e-15, x + 1e-15) for x in (corners, rotation))
+    declared = PayloadDeclaration(*near, size, density)
     return declared, PayloadBox(center, size, rotation, translation, density)
 
 
 def body(rng, box, count=6):
     """(10,) of point masses in a box: what any payload in it is made of."""
     local = box.center + 0.5 * box.size * np.sign(rng.normal(size=(count, 3))) * rng.uniform(0, 1, (count, 3)) ** 0.2
-    return _points(local @ box.rotation.T + box.translation, rng.uniform(0.0, 2.0, count))
-
-
-def _points(x, mass):
     theta = np.zeros(10)
-    for p, m in zip(x, mass, strict=True):
-        inertia = m * (p @ p * np.eye(3) - np.outer(p, p))
-        i = inertia
+    for p, m in zip(local @ box.rotation.T + box.translation, rng.uniform(0.0, 2.0, count), strict=True):
+        i = m * (p @ p * np.eye(3) - np.outer(p, p))
         theta += [m, *(m * p), i[0, 0], i[0, 1], i[1, 1], i[0, 2], i[1, 2], i[2, 2]]
     return theta
 
@@ -114,10 +104,9 @@ def test_accepted_density_cuts_hold_for_bodies_of_that_density(seed):
     width = rng.uniform(0.05, 1.0) * box.size[j]
     mass = density * area * width
     # A solid slab: mass, mean and second moments of a box, in the last joint's frame.
-    center = box.center.copy()
-    center[j] += 0.5 * (box.size[j] - width) * rng.uniform(-1, 1)
-    edges = box.size.copy()
-    edges[j] = width
+    one = np.arange(3) == j
+    center = box.center + 0.5 * (box.size[j] - width) * rng.uniform(-1, 1) * one
+    edges = np.where(one, width, box.size)
     at = box.rotation @ center + box.translation
     sigma = mass * (box.rotation @ np.diag(edges**2 / 12.0) @ box.rotation.T + np.outer(at, at))
     j_matrix = np.zeros((4, 4))
@@ -142,13 +131,12 @@ def test_forged_cuts_are_refused():
     rng = np.random.default_rng(0)
     declared, box = declaration(rng, 2000.0)
     f, v = box.functions(), rng.normal(size=4)
-    narrow = f.copy()
-    narrow[0, 3] -= 1e-4
+    narrow = f[0] - [0.0, 0.0, 0.0, 1e-4]
     for u, w, mass, constant, kind, why in (
         (v, np.nextafter(v, 9.0), 0.0, 0.0, "semidefinite", "u != v"),
         (v, v, 0.0, 1e-12, "semidefinite", "right-hand side"),
         (v, v, 1e-12, 0.0, "semidefinite", "right-hand side"),
-        (narrow[0], ONE, 0.0, 0.0, "box", "at a corner"),
+        (narrow, ONE, 0.0, 0.0, "box", "at a corner"),
         (f[0], -ONE, 0.0, 0.0, "box", "at a corner"),
         (f[0], f[1], 0.0, 1e-9, "box", "right-hand side"),
         (f[0], f[1], 0.1, -0.1, "density", "u != v"),
@@ -187,17 +175,13 @@ def test_any_multipliers_are_sound_and_good_ones_tight(seed):
         assert box[index, 0] <= low
         assert up <= box[index, 1]
         # Multipliers of the linear program: what they prove is its optimum, up to the rows' widths.
-        exact = np.stack([a, a], axis=-1)
-        c = np.eye(6)[index]
-        found = linprog(-c, np.vstack([a, -a, -g]), np.concatenate([sides[:, 1], -sides[:, 0], -constants]), bounds=box)
-        dual = -found.ineqlin.marginals
-        y = dual[:12] - dual[12:24]
-        up = proved_upper(index, exact, sides, y, cuts, constants, dual[24:], box)
-        assert -found.fun - 1e-12 <= up <= -found.fun + 1e-7
-        found = linprog(c, np.vstack([a, -a, -g]), np.concatenate([sides[:, 1], -sides[:, 0], -constants]), bounds=box)
-        dual = -found.ineqlin.marginals
-        low = proved_lower(index, exact, sides, dual[12:24] - dual[:12], cuts, constants, dual[24:], box)
-        assert found.fun - 1e-7 <= low <= found.fun + 1e-12
+        exact, right = np.stack([a, a], axis=-1), np.concatenate([sides[:, 1], -sides[:, 0], -constants])
+        for sign, proved in ((-1.0, proved_upper), (1.0, proved_lower)):
+            found = linprog(sign * np.eye(6)[index], np.vstack([a, -a, -g]), right, bounds=box)
+            dual = -found.ineqlin.marginals
+            y = sign * (dual[12:24] - dual[:12])
+            best = proved(index, exact, sides, y, cuts, constants, dual[24:], box)
+            assert found.fun - 1e-7 <= sign * best <= found.fun + 1e-12
 
 
 @given(seed=st.integers(0, 2**31))

@@ -88,6 +88,7 @@ ARRAYS = [
     (lambda a: a.update(target=a["target"].astype(np.float32)), "type float32"),
     (lambda a: a.update(first=a["first"].astype(float)), "expected kind 'i'"),
     (lambda a: a.update(target=a["target"].astype(">f8")), "type >f8"),
+    (lambda a: a.update(target=np.array([print], dtype=object)), "type object|bad header"),  # pickles are never read
     (lambda a: a["target"].__setitem__(0, np.nan), "not finite"),
     (lambda a: a["row_multipliers"].__setitem__((3, 0), np.inf), "not finite"),
     (lambda a: a.update(cut_u=a["cut_u"][:, :3]), "'cut_u' has shape"),
@@ -99,9 +100,8 @@ ARRAYS = [
 
 @pytest.mark.parametrize(("edit", "why"), ARRAYS)
 def test_malformed_arrays(certificate, tmp_path, edit, why):
-    with pytest.raises(CertificateError) as error:
+    with pytest.raises(CertificateError, match=why):
         read_certificate(forge_any(certificate[2], tmp_path, edit))
-    assert why in str(error.value)
 
 
 def forge_any(path, folder, edit):
@@ -121,14 +121,6 @@ def with_arrays(path, folder, write):
     head["arrays"]["sha256"] = hashlib.sha256(buffer.getvalue()).hexdigest()
     out.write_text(json.dumps(head))
     return out
-
-
-def test_pickles_are_never_read(certificate, tmp_path):
-    def edit(arrays):
-        arrays["target"] = np.array([print], dtype=object)
-
-    with pytest.raises(CertificateError, match=r"type object|bad header"):
-        read_certificate(forge_any(certificate[2], tmp_path, edit))
 
 
 @pytest.mark.parametrize("shape", ["(10000000000000,)", "(-5,)", "(1, 2, 3)", "(100000,)", "'no'"])
@@ -237,13 +229,7 @@ def test_settings_are_stated_in_one_form_however_they_were_written():
     tuned = load_robot("kinova_gen3", **{"planner.t_f": 3.5, "controller.blend_s": 0.3})
     assert robot_differences(robot_to_json(tuned), plain) == []
     assert {"measurement", "payload", "uncertainty", "joints", "gravity"} <= set(robot_to_json(plain)["declared"])
-
-
-def test_hashes_that_do_not_belong_are_noticed():
-    model = load_robot("kinova_gen3")
-    stated = robot_to_json(model)
-    stated["urdf_sha256"] = "0" * 64
-    assert robot_differences(stated, model)[0].startswith("urdf_sha256")
+    assert robot_differences(robot_to_json(plain) | {"urdf_sha256": "0" * 64}, plain)[0].startswith("urdf_sha256")
 
 
 def test_the_digest_does_not_depend_on_batches_and_sees_every_bit():

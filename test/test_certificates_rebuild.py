@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -49,12 +50,24 @@ def case(n, source="motor", position=0.0, velocity=0.0, stamp=1e-9, more=None, m
     return kin, theta, box, errors, data
 
 
-def rebuild(kin, box, errors, data, ramp, windows, continuous=False):
-    view = LogView(data, errors, np.full(errors.n, continuous), 1000.0)
+def rebuilder_of(kin, box, errors, data, windows, ramp=0.0, continuous=False, rate=1000.0):
+    view = LogView(data, errors, np.full(errors.n, continuous), rate)
     wanted = [Window(a, b, ramp) for a, b in windows if b - a > 1 or ramp == 0.0]
     assert all(view.refusal(w.first, w.last) is None for w in wanted)
-    rebuilder = RowRebuilder(kin, view, box, wanted, Unknowns(np.zeros(len(kin.axis))))
+    return wanted, RowRebuilder(kin, view, box, wanted, Unknowns(np.zeros(len(kin.axis))))
+
+
+def rebuild(kin, box, errors, data, windows, **more):
+    wanted, rebuilder = rebuilder_of(kin, box, errors, data, windows, **more)
     return wanted, [rebuilder.rows(w, np.arange(errors.n)) for w in wanted]
+
+
+def broken(kin, theta, box, errors, data, windows, **more):
+    """How many rows the true parameters break."""
+    point = dataclasses.replace(box, lower=theta, upper=theta)
+    found = [row for rows in rebuild(kin, point, errors, data, windows, **more)[1] for row in rows.values()]
+    ranges = [(*values(row.matrix, point), row) for row in found]
+    return sum(high < row.lower or low > row.upper for low, high, row in ranges)
 
 
 REBUILT = [
@@ -86,14 +99,13 @@ REBUILT = [
 def test_what_the_log_gives_implies_what_the_identifier_says(n, source, position, velocity, ramp, stamp, more, motors):
     """For all parameters of the box: two derivations, one by intervals, of the same rows."""
     kin, theta, box, errors, data = case(n, source, position, velocity, stamp, more, motors)
-    windows, rebuilt = rebuild(kin, box, errors, data, ramp, WINDOWS)
+    windows, rebuilt = rebuild(kin, box, errors, data, WINDOWS, ramp=ramp)
     rows = momentum_rows(kin, box, errors, data, [(w.first, w.last) for w in windows], ramp)
-    wide = dataclasses.replace(box)
     assert len(rows) == n * len(windows)
     ratios = []
     for k in range(len(rows)):
         row = rebuilt[k // n][k % n]
-        low, high = values(exactly(rows.matrix[k]) - row.matrix, wide)
+        low, high = values(exactly(rows.matrix[k]) - row.matrix, box)
         assert high - low <= 1e-6 * rows.slack[k]
         assert rows.target[k] - rows.slack[k] <= row.lower + low
         assert row.upper + high <= rows.target[k] + rows.slack[k]
@@ -109,20 +121,10 @@ def test_what_the_log_gives_implies_what_the_identifier_says(n, source, position
 def test_a_smaller_error_than_was_made_is_noticed():
     """Teeth: noise on its bound breaks rows that were rebuilt with 15 % less declared."""
     kin, theta, box, errors, data = case(3)
-    point = dataclasses.replace(box, lower=theta, upper=theta)
-
-    def broken(declared):
-        _, rebuilt = rebuild(kin, point, declared, data, 0.0, [(k, k + 1) for k in range(20, 200)])
-        out = 0
-        for rows in rebuilt:
-            for row in rows.values():
-                low, high = values(row.matrix, point)
-                out += high < row.lower or low > row.upper
-        return out
-
-    assert broken(errors) == 0
+    steps = [(k, k + 1) for k in range(20, 200)]
+    assert broken(kin, theta, box, errors, data, steps) == 0
     small = dataclasses.replace(errors, torque_abs=0.85 * errors.torque_abs, torque_rel=0.85 * errors.torque_rel)
-    assert broken(small) > 10
+    assert broken(kin, theta, box, small, data, steps) > 10
 
 
 def test_each_part_of_the_error_is_needed(monkeypatch):
@@ -133,20 +135,8 @@ def test_each_part_of_the_error_is_needed(monkeypatch):
     errors = MeasurementErrors(3, "motor", 1e-9, 0.0, 0.0, 0.0, 1.05 * log.largest_acceleration, 0.0, 1e-12)
     data = noisy(log, 0.0, 0.0, rng)
     _, box = random_consistent_box(rng, theta, 3)
-    point = dataclasses.replace(box, lower=theta, upper=theta)
-
-    def broken():
-        view = LogView(data, errors, np.zeros(3, bool), 100.0)
-        windows = [Window(k, k + 20, 0.0) for k in range(0, 80, 5)]
-        rebuilder = RowRebuilder(kin, view, point, windows, Unknowns(np.zeros(len(kin.axis))))
-        out = 0
-        for window in windows:
-            for row in rebuilder.rows(window, np.arange(3)).values():
-                low, high = values(row.matrix, point)
-                out += high < row.lower or low > row.upper
-        return out
-
-    assert broken() == 0
+    arguments, steps = (kin, theta, box, errors, data), [(k, k + 20) for k in range(0, 80, 5)]
+    assert broken(*arguments, steps, rate=100.0) == 0
     true = step_bounds_module.derivatives_at
     monkeypatch.setattr(step_bounds_module, "derivatives_at", lambda *a: type(true(*a))(*(0.0 * x for x in true(*a))))
     far = step_bounds_module.LinkBounds.over
@@ -155,7 +145,7 @@ def test_each_part_of_the_error_is_needed(monkeypatch):
         "over",
         lambda *a: type(far(*a))(*(0.0 * getattr(far(*a), f) for f in far(*a).__dataclass_fields__)),
     )
-    assert broken() > 0
+    assert broken(*arguments, steps, rate=100.0) > 0
 
 
 @pytest.mark.parametrize("n", [1, 3, 6])
@@ -192,10 +182,10 @@ def test_derivatives_are_those_of_the_regressors(n):
 
 def test_wrapped_positions_give_the_same_rows():
     kin, _, box, errors, data = case(3)
-    turned = data.q + 2.0 * np.pi * np.random.default_rng(0).integers(-3, 4, data.q.shape)
-    wrapped = Measurements(data.stamps, turned, data.qd, data.effort)
-    _, plain = rebuild(kin, box, errors, data, 0.0, WINDOWS)
-    _, other = rebuild(kin, box, errors, wrapped, 0.0, WINDOWS, continuous=True)
+    turns = 2.0 * np.pi * np.random.default_rng(0).integers(-3, 4, data.q.shape)
+    wrapped = dataclasses.replace(data, q=data.q + turns)
+    _, plain = rebuild(kin, box, errors, data, WINDOWS)
+    _, other = rebuild(kin, box, errors, wrapped, WINDOWS, continuous=True)
     for a, b in zip(plain, other, strict=True):
         for j, row in a.items():
             assert np.all(np.abs(row.matrix.lo - b[j].matrix.lo) < 1e-9)
@@ -234,22 +224,16 @@ def test_contradicted_acceleration_is_found():
     kin, _, box, errors, data = case(2)
     qd = data.qd.copy()
     qd[100:] += 1.0
-    view = LogView(Measurements(data.stamps, data.q, qd, data.effort), errors, np.zeros(2, bool), 1000.0)
-    windows = [Window(80, 120, 0.0), Window(20, 60, 0.0)]
-    rebuilder = RowRebuilder(kin, view, box, windows, Unknowns(np.zeros(len(kin.axis))))
+    jumping = dataclasses.replace(data, qd=qd)
+    windows, rebuilder = rebuilder_of(kin, box, errors, jumping, [(80, 120), (20, 60)])
     assert rebuilder.contradiction(windows[0]) in (99, 100)
     assert rebuilder.contradiction(windows[1]) is None
 
 
 def test_delay_asks_for_the_torque_beside_the_window():
     kin, _, box, errors, data = case(2, more=FULL)
-    view = LogView(data, errors, np.zeros(2, bool), 1000.0)
-    windows = [Window(0, 20, 0.0), Window(10, 30, 0.0), Window(230, 250, 0.0)]
-    rebuilder = RowRebuilder(kin, view, box, windows, Unknowns(np.zeros(len(kin.axis))))
-    found = [rebuilder.rows(w, np.arange(2)) for w in windows]
-    assert found[0] is None
-    assert found[1] is not None
-    assert found[2] is None
+    _, found = rebuild(kin, box, errors, data, [(0, 20), (10, 30), (230, 250)])
+    assert [rows is None for rows in found] == [True, False, True]
 
 
 @given(
@@ -267,8 +251,6 @@ def test_true_torque_holds_the_torque(tau, sign, a, b, bias, at, command):
 @given(seed=st.integers(0, 2**31))
 @settings(max_examples=200, deadline=None)
 def test_interval_arrays_hold_exact_results(seed):
-    from fractions import Fraction
-
     rng = np.random.default_rng(seed)
     a, b = (rng.normal(size=4) * 10.0 ** rng.integers(-8, 8, 4) for _ in range(2))
     x, y = exactly(a), exactly(b)
@@ -291,8 +273,6 @@ def test_interval_arrays_hold_exact_results(seed):
 
 
 def test_upper_bounds_of_sums_and_products_are_upper_bounds():
-    from fractions import Fraction
-
     rng = np.random.default_rng(0)
     for count in (1, 7, 5000):
         x = rng.uniform(0, 1, (count, 3)) * 10.0 ** rng.integers(-9, 9, (count, 3))

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from arm_factory import random_arm
-from certificate_support import random_log, random_model, verdicts, write_chain
+from certificate_support import declaring, random_log, random_model, verdicts, write_chain
 from identification_plant import geared
 from test_certificates_regressors import Exact
 
@@ -126,9 +126,8 @@ def test_derivatives_and_bounds_of_the_reaction_alone(n, slides, own):
 def test_chains_pass_and_say_which_motors_they_are_for(n, link, tmp_path):
     rng = np.random.default_rng(30 + n)
     model, theta = random_model(rng, n)
-    measured = model.settings.measurement.model_copy(update={"torque_source": "link" if link else "motor"})
-    settings = model.settings.model_copy(update={"measurement": measured})
-    model = dataclasses.replace(model, kinematics=geared(rng, model.kinematics), settings=settings)
+    model = declaring(model, torque_source="link" if link else "motor")
+    model = dataclasses.replace(model, kinematics=geared(rng, model.kinematics))
     data = random_log(rng, model, theta, 0.8)
     paths, box = write_chain(tmp_path, model, data, 400)
     assert len(paths) == 3

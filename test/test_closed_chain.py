@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safe_sysid.dynamics import dynamics_of
-from safe_sysid.dynamics.closed_chain import ClosureError, LoopClosure, Mechanism, check_uniqueness, load_mechanism
+from safe_sysid.dynamics.closed_chain import ClosureError, Mechanism, check_uniqueness, load_mechanism
 from safe_sysid.dynamics.closed_chain.files import mechanism_path, pinocchio_model, read_mechanism_file
 from safe_sysid.errors import ConfigError, ModelError
 from safe_sysid.resources import resource_path
@@ -54,13 +54,8 @@ def wave(m: Mechanism, seed: int, n: int = 40, step: float = 1e-3) -> tuple[np.n
     rng, t = np.random.default_rng(seed), step * np.arange(n)[:, None]
     low, high = m.position_lower[m.actuated], m.position_upper[m.actuated]
     w, phase = rng.uniform(1, 6, len(low)), rng.uniform(0, 2 * np.pi, len(low))
-    middle, size = 0.5 * (low + high), 0.45 * (high - low)
-    return (
-        t[:, 0],
-        middle + size * np.sin(w * t + phase),
-        size * w * np.cos(w * t + phase),
-        -size * w**2 * np.sin(w * t + phase),
-    )
+    middle, size, sine = 0.5 * (low + high), 0.45 * (high - low), np.sin(w * t + phase)
+    return t[:, 0], middle + size * sine, size * w * np.cos(w * t + phase), -size * w**2 * sine
 
 
 @pytest.mark.parametrize("name", LOOPED)
@@ -168,8 +163,7 @@ def test_a_lost_branch_is_an_error_with_time_and_joint() -> None:
 
 def test_a_passive_joint_beyond_its_limits_is_an_error() -> None:
     m = mechanism("leg")
-    upper = np.array(m.position_upper)
-    upper[m.joint_names.index("toe_roll")] = 0.1
+    upper = np.where(np.array(m.joint_names) == "toe_roll", 0.1, m.position_upper)
     t, q_a, *_ = wave(m, 1, n=2000)
     with pytest.raises(ClosureError, match=r"beyond its limits .* toe_roll"):
         replace(m, position_upper=upper).positions(q_a, t)
@@ -178,32 +172,24 @@ def test_a_passive_joint_beyond_its_limits_is_an_error() -> None:
 @pytest.mark.parametrize(("kind", "message"), [("6D", "3 independent rows of 6"), ("4D", "3D or 6D")])
 def test_rows_must_be_as_many_as_passive_joints(kind: str, message: str) -> None:
     m = mechanism("four_bar")
-    closure = m.closures[0]
     # The ends turned alike, so that the loop closes as a rigid one: then the crank cannot turn.
     frames = np.array([np.eye(3), pin.rpy.rpyToMatrix(0.0, m.start[2] - m.start[1], 0.0)])
     with pytest.raises(ModelError, match=message):
-        replace(m, closures=(LoopClosure("welded", kind, closure.joints, frames, closure.points),))
+        replace(m, closures=(replace(m.closures[0], kind=kind, rotations=frames),))
 
 
 def test_a_loop_that_does_not_reach_is_named() -> None:
     m = mechanism("four_bar")
-    far = replace_points(m.closures[0], np.array([[0.1, 0.0, 0.0], [0.05, 0.0, 0.0]]))
+    far = replace(m.closures[0], points=np.array([[0.1, 0.0, 0.0], [0.05, 0.0, 0.0]]))
     with pytest.raises(ModelError, match="'four_bar' is open by"):
         replace(m, closures=(far,))
 
 
-def replace_points(closure: LoopClosure, points: np.ndarray) -> LoopClosure:
-    return LoopClosure(closure.name, closure.kind, closure.joints, closure.rotations, points)
-
-
 def test_an_arm_without_loops_is_its_own_mechanism() -> None:
     robot = load_robot("kinova_gen3")
-    m = Mechanism.of_robot(robot)
-    rng = np.random.default_rng(0)
-    q, qd, qdd = rng.normal(size=(3, 5, robot.n))
-    motion = m.motion(q, qd, qdd)
-    torque = dynamics_of(robot.kinematics, "pinocchio").inverse_dynamics(robot.theta_nominal, q, qd, qdd)
-    np.testing.assert_allclose(m.regressor(motion) @ m.theta_nominal, torque, atol=1e-9)
+    m, states = Mechanism.of_robot(robot), np.random.default_rng(0).normal(size=(3, 5, robot.n))
+    torque = dynamics_of(robot.kinematics, "pinocchio").inverse_dynamics(robot.theta_nominal, *states)
+    np.testing.assert_allclose(m.regressor(m.motion(*states)) @ m.theta_nominal, torque, atol=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ class Checks:
     """In place of the activation checks: says what it is told to say."""
 
     def __init__(self) -> None:
-        self.said, self.added, self.judged = Judgement(START, ()), 0, 0
+        self.said, self.judged = Judgement(START, ()), 0
 
     def snapshot(self) -> Checks:
         return self
@@ -46,10 +46,14 @@ class Checks:
         return self.said
 
     def add(self, *_: Any) -> None:
-        self.added += 1
+        pass
 
-    def forget(self) -> None:
-        self.added = 0
+    forget = add
+
+
+@pytest.fixture
+def core(model: RobotModel, gains: ControllerGains) -> Controller:
+    return Controller(model, gains)
 
 
 class Node:
@@ -57,23 +61,14 @@ class Node:
 
     simulated = False
 
-    def __init__(
-        self,
-        model: RobotModel,
-        gains: ControllerGains,
-        lockstep: bool,
-        await_plans: bool = True,
-        await_bounds: bool = False,
-    ) -> None:
+    def __init__(self, core: Controller, lockstep: bool, await_plans: bool = True, await_bounds: bool = False) -> None:
         self.active, self.now = False, 0.0 if lockstep else 1000.0
         self.commands: list[tuple[int, bool]] = []
         self.references: list[int] = []
-        self.boxes: list[str] = []
         self.states: list[str] = []
         self.told: list[str] = []
-        self.repeated = self.declined = self.tries = 0
-        self.checks = Checks()
-        self.core = Controller(model, gains)
+        self.repeated = self.tries = 0
+        self.checks, self.core = Checks(), core
         timing: Any = RealTimeControlTiming(TIMES, AGE)
         if lockstep:
             timing = ControlTiming(TIMES, await_plans, await_bounds)
@@ -93,14 +88,13 @@ class Node:
     def repeat_command(self) -> None:
         self.repeated += 1
 
-    def decline(self, stamp_ns: int) -> None:
-        self.declined += 1
+    def decline(self, *_: Any) -> None:
+        """Nobody asks what these tell."""
+
+    publish_box = decline
 
     def publish_reference(self, stamp_ns: int, *_: Any) -> None:
         self.references.append(stamp_ns)
-
-    def publish_box(self, box: Any, nominal: np.ndarray) -> None:
-        self.boxes.append(box.identity)
 
     def retry_autostart(self) -> None:
         self.tries += 1
@@ -119,6 +113,11 @@ class Node:
         zero = np.zeros(START.size)
         self.session.on_measurement(JointSample(stamp_ns, START + off, zero, None, frame), 1)
 
+    def rest(self, first: int, end: int) -> None:
+        """Ticks in lock-step."""
+        for k in range(first, end):
+            self.measure(k * MS)
+
     def activate(self, start: bool = True) -> list[str]:
         """As a managed node does."""
         self.session.judged = self.checks.judge()
@@ -133,10 +132,8 @@ def none(start_ns: int, next_ns: int | None = None) -> PlanAnswer:
     return PlanAnswer(start_ns, "0:0", None, next_ns)
 
 
-def test_lockstep_every_state_is_answered_once_and_time_waits_for_what_is_due(
-    model: RobotModel, gains: ControllerGains
-) -> None:
-    node = Node(model, gains, lockstep=True)
+def test_lockstep_every_state_is_answered_once_and_time_waits_for_what_is_due(core: Controller) -> None:
+    node = Node(core, lockstep=True)
     session = node.session
     node.measure(MS)
     assert (node.commands, node.tries) == ([], 1), "before the first activation time stands still"
@@ -148,16 +145,14 @@ def test_lockstep_every_state_is_answered_once_and_time_waits_for_what_is_due(
     node.measure(2 * MS)
     assert node.commands[1:] == [(2 * MS, True)]
     assert node.repeated == 1, "the arm asks again for what it has not heard"
-    for k in range(3, 20):
-        node.measure(k * MS)
+    node.rest(3, 20)
     assert len(node.commands) == 19
     node.measure(20 * MS)
     assert len(node.commands) == 19, "the first hand-over waits for its plan"
     assert session.missing == ["the plan for 0.020 s"]
     session.on_plan(none(20 * MS, 40 * MS))
     assert node.commands[-1] == (20 * MS, True)
-    for k in range(21, 40):
-        node.measure(k * MS)
+    node.rest(21, 40)
     assert node.commands[-1][0] == 39 * MS
     node.measure(40 * MS)
     node.now = 0.6
@@ -171,16 +166,13 @@ def test_lockstep_every_state_is_answered_once_and_time_waits_for_what_is_due(
     assert any("gave up waiting" in line and "0.040 s" in line for line in node.told)
 
 
-def test_lockstep_a_batch_is_waited_for_and_its_box_is_taken_at_its_time(
-    model: RobotModel, gains: ControllerGains
-) -> None:
-    node = Node(model, gains, lockstep=True, await_plans=False, await_bounds=True)
+def test_lockstep_a_batch_is_waited_for_and_its_box_is_taken_at_its_time(core: Controller) -> None:
+    node = Node(core, lockstep=True, await_plans=False, await_bounds=True)
     node.measure(MS)
     assert node.activate() == []
     prior = node.core.box
-    smaller = model.arm_prior.with_payload(
-        0.9 * prior.payload_lower + 0.1 * prior.payload_upper, prior.payload_upper, 1
-    )
+    lower = 0.9 * prior.payload_lower + 0.1 * prior.payload_upper
+    smaller = prior.with_payload(lower, prior.payload_upper, 1)
     node.session.on_bounds(BoundsAnswer(smaller, smaller.mid, 1))
     for k in range(2, 60):
         node.measure(k * MS)
@@ -188,14 +180,13 @@ def test_lockstep_a_batch_is_waited_for_and_its_box_is_taken_at_its_time(
     node.measure(60 * MS)
     assert node.core.blending
     assert node.commands[-1] == (60 * MS, True)
-    for k in range(61, 111):
-        node.measure(k * MS)
+    node.rest(61, 111)
     assert node.commands[-1][0] == 109 * MS
     assert node.session.missing == ["the bounds of batch 2"]
 
 
-def test_lockstep_a_plant_that_goes_on_alone_gets_no_torque(model: RobotModel, gains: ControllerGains) -> None:
-    node = Node(model, gains, lockstep=True, await_plans=False)
+def test_lockstep_a_plant_that_goes_on_alone_gets_no_torque(core: Controller) -> None:
+    node = Node(core, lockstep=True, await_plans=False)
     node.measure(MS)
     assert node.activate() == []
     node.measure(2 * MS)
@@ -205,10 +196,8 @@ def test_lockstep_a_plant_that_goes_on_alone_gets_no_torque(model: RobotModel, g
     assert node.commands[-1] == (4 * MS, True)
 
 
-def test_real_time_answers_nobody_while_inactive_and_refuses_what_is_old(
-    model: RobotModel, gains: ControllerGains
-) -> None:
-    node = Node(model, gains, lockstep=False)
+def test_real_time_answers_nobody_while_inactive_and_refuses_what_is_old(core: Controller) -> None:
+    node = Node(core, lockstep=False)
     stamp = node.now_ns()
     node.measure(stamp)
     assert node.activate() == []
@@ -233,8 +222,8 @@ def test_real_time_answers_nobody_while_inactive_and_refuses_what_is_old(
     assert len(node.commands) == 2
 
 
-def test_real_time_a_silent_arm_is_not_taken_over(model: RobotModel, gains: ControllerGains) -> None:
-    node = Node(model, gains, lockstep=False)
+def test_real_time_a_silent_arm_is_not_taken_over(core: Controller) -> None:
+    node = Node(core, lockstep=False)
     assert "expected one" in node.activate()[0]
     node.measure(node.now_ns())
     node.session.judged = node.checks.said
@@ -244,10 +233,8 @@ def test_real_time_a_silent_arm_is_not_taken_over(model: RobotModel, gains: Cont
     assert node.core.state is ControllerState.IDLE
 
 
-def test_real_time_a_start_is_judged_outside_the_loop_and_each_judgement_is_used_once(
-    model: RobotModel, gains: ControllerGains
-) -> None:
-    node = Node(model, gains, lockstep=False)
+def test_real_time_a_start_is_judged_outside_the_loop_and_each_judgement_is_used_once(core: Controller) -> None:
+    node = Node(core, lockstep=False)
     session = node.session
     node.measure(node.now_ns())
     assert node.activate(start=False) == []
@@ -283,8 +270,8 @@ def test_real_time_a_start_is_judged_outside_the_loop_and_each_judgement_is_used
     assert "expected holding" in str(session.stop())
 
 
-def test_lockstep_judges_a_start_in_its_tick(model: RobotModel, gains: ControllerGains) -> None:
-    node = Node(model, gains, lockstep=True, await_plans=False)
+def test_lockstep_judges_a_start_in_its_tick(core: Controller) -> None:
+    node = Node(core, lockstep=True, await_plans=False)
     node.measure(MS)
     assert node.activate(start=False) == []
     node.session.want_start()
@@ -296,24 +283,21 @@ def test_lockstep_judges_a_start_in_its_tick(model: RobotModel, gains: Controlle
     assert node.commands[-1] == (3 * MS, True)
 
 
-def test_in_motion_a_deactivation_brakes_first(model: RobotModel, gains: ControllerGains) -> None:
-    node = Node(model, gains, lockstep=True, await_plans=False)
+def test_in_motion_a_deactivation_brakes_first(core: Controller) -> None:
+    node = Node(core, lockstep=True, await_plans=False)
     session = node.session
     node.measure(MS)
     assert node.activate() == []
-    for k in range(2, 100):
-        node.measure(k * MS)
+    node.rest(2, 100)
     at = np.stack([START, 0 * START, 0 * START])
     trajectory = QuinticTrajectory.to_rest(at, at[0] + 1e-4, 1.0)
     session.on_plan(PlanAnswer(120 * MS, "0:0", trajectory))
-    for k in range(100, 140):
-        node.measure(k * MS)
+    node.rest(100, 140)
     assert session.plans == 1, node.told
     assert session.moves
     assert "the arm moves" in session.deactivate()[0]
     assert session.brake_to_end() > 0.9
-    for k in range(140, 1200):
-        node.measure(k * MS)
+    node.rest(140, 1200)
     assert not session.moves
     assert session.deactivate() == []
     assert node.core.state is ControllerState.IDLE

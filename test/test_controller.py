@@ -1,5 +1,8 @@
 """The state machine: every transition and every refusal, on a real (Pinocchio-integrated) arm."""
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from rigid_arm import RigidArm
@@ -50,6 +53,10 @@ class Loop:
         assert self.controller.offer_plan(plan_from(rest(hold), 0.1), self.t) is None
         return hold
 
+    def largest_step(self, begin: int) -> float:
+        """Of any torque from one tick to the next, since tick number ``begin``."""
+        return float(np.max(np.abs(np.diff(self.torques[begin:], axis=0))))
+
     def truth_box(self, share: float, seq: int) -> ParameterBox:
         """A nested box around the truth, ``share`` of the prior's size."""
         prior = self.controller.box
@@ -60,9 +67,8 @@ class Loop:
 
 
 def plan_from(state: np.ndarray, start: float, identity: str = "0:0", sequence: int = 0, step: float = 0.1) -> Plan:
-    n = state.shape[1]
-    goal = state[0] + step
-    return Plan(QuinticTrajectory.to_rest(state, goal, 1.0), start, 0.5, identity, sequence, np.zeros(n))
+    trajectory = QuinticTrajectory.to_rest(state, state[0] + step, 1.0)
+    return Plan(trajectory, start, 0.5, identity, sequence, np.zeros(state.shape[1]))
 
 
 def rest(q: np.ndarray) -> np.ndarray:
@@ -77,14 +83,11 @@ def loop(model: RobotModel, gains: ControllerGains) -> Loop:
     return loop
 
 
-def test_idle_commands_nothing(model: RobotModel, gains: ControllerGains) -> None:
-    controller = Controller(model, gains)
-    assert controller.step(0.0, START, 0 * START).torque is None
-    assert controller.state is ControllerState.IDLE
-
-
-def test_start_is_refused_while_moving_out_of_range_or_not_finite(model: RobotModel, gains: ControllerGains) -> None:
+def test_idle_it_commands_nothing_and_starts_only_at_rest_in_range_and_finite(
+    model: RobotModel, gains: ControllerGains
+) -> None:
     controller, z = Controller(model, gains), np.zeros(model.n)
+    assert controller.step(0.0, START, z).torque is None
     assert any("not at rest" in r for r in controller.start(0.0, START, z + 0.5))
     outside = START.copy()
     outside[1] = 3.0
@@ -115,8 +118,7 @@ def test_plan_is_tracked_then_braked_then_held(loop: Loop) -> None:
 
 def test_next_plan_takes_over_at_the_hand_over(loop: Loop) -> None:
     c = loop.controller
-    first = plan_from(rest(loop.arm.q * 0 + c.step(loop.t + PERIOD, loop.arm.q, loop.arm.qd).reference[0]), 0.1)
-    loop.t += PERIOD
+    first = plan_from(rest(loop.held()), 0.1)
     assert c.offer_plan(first, loop.t) is None
     loop.run(0.2)
     state = first.trajectory.state(first.t_plan)[:3]
@@ -128,8 +130,7 @@ def test_next_plan_takes_over_at_the_hand_over(loop: Loop) -> None:
     assert c.state is ControllerState.TRACKING
     assert c.plan.trajectory is second.trajectory
     assert c.plan.start_time == first.hand_over_time
-    steps = np.abs(np.diff(loop.torques[jump:], axis=0))
-    assert np.max(steps) < 1.0
+    assert loop.largest_step(jump) < 1.0
 
 
 @pytest.mark.parametrize(
@@ -140,26 +141,17 @@ def test_next_plan_takes_over_at_the_hand_over(loop: Loop) -> None:
         ({"identity": "1:0"}, "epoch"),
         ({"identity": "0:7"}, "not announced"),
         ({"shift": 1e-6}, "does not connect.*joint_1"),
+        ({"joints": 2}, "2 joints"),
     ],
 )
 def test_bad_plans_are_refused_with_the_reason(loop: Loop, change: dict, expected: str) -> None:
-    import re
-
-    c = loop.controller
-    hold = c.step(loop.t + PERIOD, loop.arm.q, loop.arm.qd).reference[0].copy()
+    c, hold = loop.controller, loop.held()[: change.pop("joints", None)]
     hold[0] += change.pop("shift", 0.0)
-    plan = plan_from(rest(hold), change.pop("start", 0.5), **change)
-    reason = c.offer_plan(plan, loop.t)
-    assert re.search(expected, reason)
+    plan = plan_from(rest(hold), **{"start": 0.5} | change)
+    assert re.search(expected, c.offer_plan(plan, loop.t))
     assert c.counts["plan refused"] == 1
-    loop.t += PERIOD
     loop.run(0.6)
     assert c.state is ControllerState.HOLDING
-
-
-def test_plan_of_the_wrong_arm_is_refused(loop: Loop) -> None:
-    plan = plan_from(np.zeros((3, 2)), 0.5)
-    assert "2 joints" in str(loop.controller.offer_plan(plan, loop.t))
 
 
 def test_tighter_box_is_blended_in_and_announced(loop: Loop) -> None:
@@ -170,22 +162,22 @@ def test_tighter_box_is_blended_in_and_announced(loop: Loop) -> None:
     loop.run(0.4)
     assert [b.identity for b in loop.announced] == ["0:1"]
     assert c.box is box
-    assert np.max(np.abs(np.diff(loop.torques[begin:], axis=0))) < 0.5
+    assert loop.largest_step(begin) < 0.5
     # A plan certified for the wider box stays acceptable, one for a box never announced does not.
-    hold = c.step(loop.t + PERIOD, loop.arm.q, loop.arm.qd).reference[0]
-    assert c.offer_plan(plan_from(rest(hold), loop.t + 0.2, "0:0"), loop.t) is None
+    assert c.offer_plan(plan_from(rest(loop.held()), loop.t + 0.2, "0:0"), loop.t) is None
 
 
 def test_boxes_that_do_not_shrink_are_refused(loop: Loop) -> None:
     c = loop.controller
     assert c.offer_box(loop.truth_box(0.5, 1), loop.t) is None
-    wider = loop.truth_box(0.7, 2)
-    assert "inside" in str(c.offer_box(wider, loop.t))
-    assert "sequence" in str(c.offer_box(loop.truth_box(0.4, 1), loop.t))
-    foreign = loop.truth_box(0.4, 2)
-    foreign = ParameterBox(foreign.lower, foreign.upper, epoch=3, seq=2)
-    assert "epoch" in str(c.offer_box(foreign, loop.t))
-    assert "parameters" in str(c.offer_box(ParameterBox(np.zeros(14), np.ones(14), 0, 2), loop.t))
+    good = loop.truth_box(0.4, 2)
+    for box, words in (
+        (loop.truth_box(0.7, 2), "inside"),
+        (loop.truth_box(0.4, 1), "sequence"),
+        (ParameterBox(good.lower, good.upper, epoch=3, seq=2), "epoch"),
+        (ParameterBox(np.zeros(14), np.ones(14), 0, 2), "parameters"),
+    ):
+        assert words in str(c.offer_box(box, loop.t))
     assert c.counts["bounds refused"] == 4
 
 
@@ -197,7 +189,7 @@ def test_blending_interrupted_by_a_tighter_box_stays_nested(loop: Loop) -> None:
     begin = len(loop.torques)
     loop.run(0.5)
     assert c.box.identity == "0:2"
-    assert np.max(np.abs(np.diff(loop.torques[begin:], axis=0))) < 0.5
+    assert loop.largest_step(begin) < 0.5
 
 
 def test_reset_is_taken_only_at_rest_and_begins_an_epoch(loop: Loop) -> None:
@@ -216,7 +208,7 @@ def test_reset_is_taken_only_at_rest_and_begins_an_epoch(loop: Loop) -> None:
     end = c._hold[0].copy()
     assert "reset" in str(c.offer_plan(plan_from(rest(end), loop.t + 1, "0:1"), loop.t))
     loop.run(0.3)
-    assert np.max(np.abs(np.diff(loop.torques[begin:], axis=0))) < 0.5  # the box grows, the torque does not jump
+    assert loop.largest_step(begin) < 0.5  # the box grows, the torque does not jump
     assert c.box.identity == "1:0"
     assert [b.identity for b in loop.announced] == ["0:1", "1:0"]
     assert "epoch" in str(c.offer_plan(plan_from(rest(end), loop.t + 1, "0:1"), loop.t))
@@ -282,8 +274,7 @@ def test_stop_brakes_and_takes_no_further_plan(loop: Loop) -> None:
     loop.run(1.0)
     assert c.state is ControllerState.HOLDING
     # Nor later: who stopped the arm says when it may move again.
-    hold = loop.held()
-    again = plan_from(rest(hold), loop.t + 0.1)
+    again = plan_from(rest(loop.held()), loop.t + 0.1)
     reason = c.offer_plan(again, loop.t)
     assert "stopped" in reason
     assert "stopped" in c.reason
@@ -300,8 +291,6 @@ def test_stop_brakes_and_takes_no_further_plan(loop: Loop) -> None:
 
 def test_torque_beyond_the_limit_is_clipped_counted_and_braked(model: RobotModel, gains: ControllerGains) -> None:
     """Cannot happen under a certificate; a weaker declared limit makes it happen."""
-    from dataclasses import replace
-
     weak = replace(model, limits=replace(model.limits, torque=np.full(model.n, 20.0)))
     loop = Loop(weak, gains)
     loop.start()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -64,6 +63,12 @@ def test_what_was_in_force_before_counts_for_what_is_covered(model: RobotModel, 
     assert not coverage.covers(0.0021 + 0.5 * (small + large))
     coverage.note(0.0031, quiet, 1.0)
     assert coverage.covers(0.0031 + 0.5 * (small + large))
+    assert small > a.hold_max
+    coverage.note(0.0041, gains.r_bound, 1.0)  # not quiet at all
+    assert not coverage.covers(0.0041 + 2.0 * a.hold_max)
+    assert not coverage.is_in_time(0.1, 2.1, True)
+    assert coverage.lost
+    assert not coverage.covers(0.0041)
 
 
 def test_a_pose_whose_s_is_above_the_assumed_is_held_but_not_called_proved() -> None:
@@ -109,9 +114,8 @@ def test_a_pose_whose_s_is_above_the_assumed_is_held_but_not_called_proved() -> 
 def test_gains_that_accelerate_beyond_what_identification_assumes_are_refused(gains: ControllerGains) -> None:
     most, key = float(np.max(gains.acceleration_bound)), "identification.acceleration_bound"
     check_acceleration(load_robot("kinova_gen3", **{key: 1.01 * most}), gains)
-    with pytest.raises(
-        ParameterError, match=r"identification\.acceleration_bound = .*gains\.acceleration_bound"
-    ) as refused:
+    said = r"identification\.acceleration_bound = .*gains\.acceleration_bound"
+    with pytest.raises(ParameterError, match=said) as refused:
         check_acceleration(load_robot("kinova_gen3", **{key: 0.99 * most}), gains)
     asked = re.findall(r"expected at least ([\d.]+)", str(refused.value))
     check_acceleration(load_robot("kinova_gen3", **{key: float(asked[0])}), gains)  # what it asks for is enough
@@ -158,71 +162,69 @@ def test_unequal_k_r_does_not_stretch_what_the_ramp_is_granted() -> None:
     assert broken
 
 
-def test_a_command_that_outlives_refused_measurements_is_judged_when_it_ends(
-    model: RobotModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = SimpleNamespace(now=STAMP)
-    for name in ("time_ns", "perf_counter_ns"):
-        monkeypatch.setattr(f"safe_sysid.nodes.controller.tick_log.time.{name}", lambda: clock.now)
-    gains, zero, home = design_gains(model), np.zeros(model.n), np.array(model.settings.home)
-    core = Controller(model, gains)
-    assert core.start(0.0, home, zero) == []
-    log, bad = TorqueTickLog(core, lockstep=False), np.full(model.n, np.nan)
-    for k in range(1, 12):
+class Ticks:
+    """A controller in real time whose ticks, 1 ms, are told to its log; ``now`` is what the log's clocks say, ns."""
+
+    def __init__(self, model: RobotModel, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = STAMP
+        for name in ("time_ns", "perf_counter_ns"):
+            monkeypatch.setattr(f"safe_sysid.nodes.controller.tick_log.time.{name}", lambda: self.now)
+        self.core = Controller(model, design_gains(model))
+        self.log = TorqueTickLog(self.core, lockstep=False)
+        self.zero, self.home = np.zeros(model.n), np.array(model.settings.home)
+
+    def tick(self, k: int, q: np.ndarray, late: int = 100_000) -> None:
+        """Millisecond ``k``: measured, and answered so much later."""
         stamp = STAMP + k * 1_000_000
-        out = core.step(1e-3 * k, bad if k in (5, 6, 10) else home, zero)
-        clock.now = stamp + 100_000
-        log.command_sent(stamp, stamp, out.torque is not None)
-        log.add(stamp, out)
+        out = self.core.step(1e-3 * k, q, self.zero)
+        self.now = stamp + late
+        self.log.command_sent(stamp, stamp, out.torque is not None)
+        self.log.add(stamp, out)
+
+
+@pytest.fixture
+def ticks(model: RobotModel, monkeypatch: pytest.MonkeyPatch) -> Ticks:
+    return Ticks(model, monkeypatch)
+
+
+def test_a_command_that_outlives_refused_measurements_is_judged_when_it_ends(ticks: Ticks) -> None:
+    core, zero, home = ticks.core, ticks.zero, ticks.home
+    assert core.start(0.0, home, zero) == []
+    for k in range(1, 12):
+        ticks.tick(k, home * np.nan if k in (5, 6, 10) else home)
         # In force from 4 ms to 7.1 ms: 3.1 ms old, judged when the next one goes and not before.
         assert core.bound_status.covered + core.bound_status.late == (0 if k < 7 else 1 if k < 11 else 2)
     core.fault("for the test")
     core.start(0.02, home, zero)
     assert core.bound_status.covered + core.bound_status.late == 0  # of this start
     for k in (40, 41):  # nothing was in force between
-        stamp = STAMP + k * 1_000_000
         if k == 40:
             core.fault("again")
-            log.command_sent(stamp, stamp, False)
+            ticks.log.command_sent(STAMP + k * 1_000_000, STAMP + k * 1_000_000, False)
             core.start(0.0395, home, zero)
-        out = core.step(1e-3 * k, home, zero)
-        clock.now = stamp + 100_000
-        log.command_sent(stamp, stamp, out.torque is not None)
-        log.add(stamp, out)
+        ticks.tick(k, home)
     assert core.bound_status.covered + core.bound_status.late == 0
 
 
-def test_a_command_that_was_late_and_not_covered_ends_the_claim_until_the_next_start(
-    model: RobotModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_that_was_late_and_not_covered_ends_the_claim_until_the_next_start(ticks: Ticks) -> None:
     """Reviewed: /diagnostics said `tracking bound: proved` beside `commands late, not covered: 118`."""
-    clock = SimpleNamespace(now=STAMP)
-    for name in ("time_ns", "perf_counter_ns"):
-        monkeypatch.setattr(f"safe_sysid.nodes.controller.tick_log.time.{name}", lambda: clock.now)
-    gains, zero, home = design_gains(model), np.zeros(model.n), np.array(model.settings.home)
-    core = Controller(model, gains)
-    log = TorqueTickLog(core, lockstep=False)
+    core, log = ticks.core, ticks.log
 
     def run(first: int, late: int | None, gap: int | None = None) -> None:
-        assert core.start(1e-3 * first, home, zero) == []
+        assert core.start(1e-3 * first, ticks.home, ticks.zero) == []
         log.command_sent(STAMP, STAMP + first * 1_000_000, False)
         for k in range(first + 1, first + 40):
             if gap is not None and gap <= k < gap + 30:
                 continue
-            stamp = STAMP + k * 1_000_000
-            out = core.step(1e-3 * k, home, zero)
-            clock.now = stamp + (30_000_000 if k == late else 100_000)
-            log.command_sent(stamp, stamp, out.torque is not None)
-            log.add(stamp, out)
+            ticks.tick(k, ticks.home, 30_000_000 if k == late else 100_000)
             text, told = core.bound_status.text, log.values()
             # Whatever happens, nobody tells of both.
             assert (text == "proved") == (told["commands late, not covered"] == 0), text
             assert core.proved == (text == "proved")
 
     run(0, late=20)
-    assert (
-        core.bound_status.late == 1
-    )  # those that follow are in time, and the theorem has lost its beginning all the same
+    # Those that follow are in time, and the theorem has lost its beginning all the same.
+    assert core.bound_status.late == 1
     assert core.bound_status.text.startswith("not proved since 0.020 s: a command came 30 ms after its measurement")
     core.fault("for the test")
     run(100, late=None)
@@ -279,12 +281,11 @@ def test_silence_after_which_another_torque_may_be_in_force_is_never_covered(
 
 @pytest.mark.parametrize("lockstep", [True, False])
 def test_a_sliding_joint_held_beyond_the_travel_of_the_proof_is_not_called_proved(
-    tmp_path: Path, lockstep: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lockstep: bool
 ) -> None:
     """Reviewed: near a limit the tube of a hold leaves the travel that bounds of the dynamics rest on."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sliding_support, "SLIDE", (0.05, 0.15))
-        path = sliding_support.write_sliding_arm(tmp_path, "rp", np.random.default_rng(0))
+    monkeypatch.setattr(sliding_support, "SLIDE", (0.05, 0.15))
+    path = sliding_support.write_sliding_arm(tmp_path, "rp", np.random.default_rng(0))
     timing = {} if lockstep else {"timing.hold_max_s": 0.0011, "timing.delay_max_s": 0.0001}
     model = load_robot(path, **timing)
     gains = design_gains(model, lockstep)

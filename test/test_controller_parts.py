@@ -17,7 +17,6 @@ from safe_sysid.control.checks.command_watch import CommandWatch
 from safe_sysid.control.checks.measurement_watch import MeasurementStatus, MeasurementWatch
 from safe_sysid.control.checks.start import check_static_gravity, static_effort_range, why_not_rate
 from safe_sysid.control.controller import Controller, ControllerState
-from safe_sysid.control.coverage import Coverage
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.gains.design import design_gains
 from safe_sysid.control.laws import make_law
@@ -47,8 +46,7 @@ def measured(model: RobotModel, theta: np.ndarray, q: np.ndarray, signs: np.ndar
 @pytest.mark.parametrize("source", ["motor", "link"])
 def test_no_arm_of_the_box_is_ever_refused(source: str) -> None:
     model = load_robot("kinova_gen3", **{"measurement.torque_source": source})
-    rng, n = np.random.default_rng(4), model.n
-    box = model.arm_prior
+    rng, n, box = np.random.default_rng(4), model.n, model.arm_prior
     for _ in range(200):
         theta = np.where(rng.integers(0, 2, 14 * n) == 1, box.upper, box.lower)
         q, signs = rng.uniform(-np.pi, np.pi, n), rng.choice([-1.0, 1.0], n)
@@ -74,8 +72,7 @@ def test_what_is_wrong_is_named(model: RobotModel) -> None:
 
 
 def test_a_torque_source_that_is_not_the_declared_one_is_named() -> None:
-    changes = {f"joints.joint_{j}.offset": 4.0 for j in range(1, 8)}
-    model = load_robot("kinova_gen3", **changes)
+    model = load_robot("kinova_gen3", **{f"joints.joint_{j}.offset": 4.0 for j in range(1, 8)})
     lower, upper = static_effort_range(model, model.arm_prior, START, np.zeros(7), "link")
     reasons = check_static_gravity(model, model.arm_prior, START, np.zeros(7), 0.5 * (lower + upper))
     assert any("torque_source: link" in reason for reason in reasons)
@@ -116,15 +113,11 @@ def test_a_start_departs_from_the_measured_effort_and_stays_inside_the_bound(
     rng = np.random.default_rng(2)
     for seed in range(4):
         theta = draw(model, seed, payload, "uniform")
-        signs = rng.choice([-1.0, 1.0], model.n)
-        arm = RigidArm(model, theta, START, substeps=1)
-        controller = Controller(model, gains)
-        effort = measured(model, theta, START, signs, "motor")
-        assert controller.start(0.0, arm.q, arm.qd, effort) == []
-        last, t = effort, 0.0
+        arm, controller = RigidArm(model, theta, START, substeps=1), Controller(model, gains)
+        last = measured(model, theta, START, rng.choice([-1.0, 1.0], model.n), "motor")
+        assert controller.start(0.0, arm.q, arm.qd, last) == []
         for k in range(200):
-            t = (k + 1) * PERIOD
-            out = controller.step(t, arm.q, arm.qd)
+            out = controller.step((k + 1) * PERIOD, arm.q, arm.qd)
             assert np.all(np.abs(out.torque - last) <= 3.0)  # N m in 1 ms; without the ramp up to 14
             assert out.energy < 0.1 * gains.V_max
             last = out.torque.copy()
@@ -177,8 +170,7 @@ def test_while_control_is_taken_over_nothing_but_rest_is_desired() -> None:
 
 
 def test_a_ramp_that_late_measurements_prolong_begins_no_plan(model: RobotModel, gains: ControllerGains) -> None:
-    theta = draw(model, 1, "8lb", "uniform")
-    effort = measured(model, theta, START, np.zeros(7), "motor")
+    effort = measured(model, draw(model, 1, "8lb", "uniform"), START, np.zeros(7), "motor")
     controller = Controller(model, gains)
     assert controller.start(0.0, START, 0 * START, effort) == []
     early = plan_from(rest(START), 0.0215)
@@ -199,38 +191,19 @@ def test_a_ramp_that_late_measurements_prolong_begins_no_plan(model: RobotModel,
 
 def test_a_start_that_the_bound_does_not_allow_is_refused(gains: ControllerGains) -> None:
     slow = load_robot("kinova_gen3", **{"controller.torque_rate": 200.0})
-    theta = draw(slow, 3, "8lb", "uniform")
-    effort = measured(slow, theta, START, np.zeros(7), "motor")
-    reasons = Controller(slow, gains).start(0.0, START, 0 * START, effort)
-    assert len(reasons) == 1
-    assert "taking over takes" in reasons[0]
-    assert "torque_rate" in reasons[0]
+    effort = measured(slow, draw(slow, 3, "8lb", "uniform"), START, np.zeros(7), "motor")
+    (reason,) = Controller(slow, gains).start(0.0, START, 0 * START, effort)
+    assert "taking over takes" in reason
+    assert "torque_rate" in reason
 
 
 def test_a_torque_rate_that_cannot_reach_the_limits_is_refused(model: RobotModel) -> None:
-    least = model.limits.torque / 0.02
     for j in range(model.n):
         for factor, good in ((1.0, True), (0.999, False)):
-            wanted = least.copy()
-            wanted[j] *= factor
+            wanted = model.limits.torque / 0.02 * np.where(np.arange(model.n) == j, factor, 1.0)
             reason = why_not_rate(load_robot("kinova_gen3", **{"controller.torque_rate": wanted.tolist()}))
             assert (reason == "") == good
             assert good or model.joint_names[j] in reason
-
-
-def test_what_is_covered_ends(model: RobotModel, gains: ControllerGains) -> None:
-    coverage = Coverage(gains, np.inf)
-    coverage.begin(0.999, np.full(model.n, 1e-3))
-    coverage.note(1.0, np.full(model.n, 1e-3), 5.0)
-    longest = gains.longest_covered_gap(np.full(model.n, 1e-3), 5.0)
-    assert longest > gains.assumptions.hold_max
-    assert coverage.covers(1.0 + 0.99 * longest)
-    assert not coverage.covers(1.0 + 1.01 * longest)
-    coverage.note(1.001, gains.r_bound, 5.0)  # not quiet at all
-    assert not coverage.covers(1.001 + 2.0 * gains.assumptions.hold_max)
-    assert not coverage.is_in_time(0.1, 2.1, True)
-    assert coverage.lost
-    assert not coverage.covers(1.001)
 
 
 # -- blend ----------------------------------------------------------------------------------------------------------
@@ -278,9 +251,7 @@ def test_no_possible_motion_is_refused_and_angles_are_unwrapped(model: RobotMode
         true, t = true + dt * qd, t + dt
         assert watch.judge(t, true + turns * rng.integers(-2, 3, model.n), qd) is MeasurementStatus.GOOD
         np.testing.assert_allclose(watch.q, true, atol=1e-9)
-    jump = np.zeros(model.n)
-    jump[1] = 0.1
-    assert watch.judge(t + 1e-3, true + jump, 0 * true) is MeasurementStatus.BAD
+    assert watch.judge(t + 1e-3, true + 0.1 * np.eye(model.n)[1], 0 * true) is MeasurementStatus.BAD
     assert watch.judge(t + 2e-3, true, 0 * true) is MeasurementStatus.GOOD
 
 
@@ -331,9 +302,8 @@ COMPILED = ("armour", "adaptive_robust", "passivity_adaptive")
     "name", [pytest.param(name, marks=pytest.mark.slow) if name in COMPILED else name for name in LAWS]
 )
 def test_any_law_holds_and_only_one_is_called_proved(model: RobotModel, gains: ControllerGains, name: str) -> None:
-    theta = draw(model, 3, "5lb", "uniform")
-    arm = RigidArm(model, theta, START, substeps=1)
-    controller = Controller(model, gains, law=make_law(name, model, gains))
+    theta, law = draw(model, 3, "5lb", "uniform"), make_law(name, model, gains)
+    arm, controller = RigidArm(model, theta, START, substeps=1), Controller(model, gains, law=law)
     assert controller.proved == (name == "robust")
     effort = measured(model, theta, START, np.zeros(model.n), "motor")
     assert controller.start(0.0, arm.q, arm.qd, effort) == []
