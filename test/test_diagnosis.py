@@ -11,17 +11,11 @@ from safe_sysid.identification.diagnosis.excitation_words import describe_excita
 from safe_sysid.identification.diagnosis.log import check_velocities, diagnose_log, rows_of_log
 from safe_sysid.identification.diagnosis.rows import diagnose_rows, format_diagnosis, scaled_problem
 from safe_sysid.identification.diagnosis.slack_watch import SlackWatch
-from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import dumbbell
 
 pytestmark = pytest.mark.unproved
-
-
-@pytest.fixture(scope="module")
-def errors(model):
-    return MeasurementErrors.from_model(model)
 
 
 class Case:
@@ -40,10 +34,7 @@ class Case:
         return simulate(self.model.kinematics, theta, v_c, self.plans, rng=self.rng, chatter=0.5, substeps=1)
 
     def with_(self, **columns):
-        data = self.data
-        return Measurements(
-            **{name: columns.get(name, getattr(data, name)) for name in ("stamps", "q", "qd", "effort")}
-        )
+        return dataclasses.replace(self.data, **columns)
 
 
 @pytest.fixture(scope="module")

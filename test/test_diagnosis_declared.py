@@ -10,16 +10,11 @@ from safe_sysid.identification.bounds.payload_constraints import PayloadBox, Pay
 from safe_sysid.identification.diagnosis.declared import payload_extent
 from safe_sysid.identification.diagnosis.log import diagnose_log, rows_of_log
 from safe_sysid.identification.diagnosis.rows import diagnose_rows, format_diagnosis
-from safe_sysid.identification.equations.measurement_errors import MeasurementErrors, sensor_prior
+from safe_sysid.identification.equations.measurement_errors import sensor_prior
 from safe_sysid.identification.identifier import Identifier, UpdateStatus
 from safe_sysid.identification.tare.tare import TareError, make_tare
 
 pytestmark = pytest.mark.unproved
-
-
-@pytest.fixture(scope="module")
-def errors(model):
-    return MeasurementErrors.from_model(model)
 
 
 @pytest.fixture(scope="module")

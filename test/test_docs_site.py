@@ -66,17 +66,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out / "site"
 
 
-def bootstrap(venv: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """`./safe-sysid` with an environment somewhere else."""
-    return subprocess.run(
-        [ROOT / "safe-sysid", *arguments],
-        env={"PATH": "/usr/bin:/bin", "SAFE_SYSID_PYTHON": sys.executable, "SAFE_SYSID_VENV": str(venv)},
+def test_a_misspelt_option_of_docs_makes_no_environment(tmp_path: Path) -> None:
+    elsewhere = {"SAFE_SYSID_PYTHON": sys.executable, "SAFE_SYSID_VENV": str(tmp_path / "venv")}
+    done = subprocess.run(
+        [ROOT / "safe-sysid", "docs", "--sreve"], env={"PATH": "/usr/bin:/bin", **elsewhere},
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-
-
-def test_a_misspelt_option_of_docs_makes_no_environment(tmp_path: Path) -> None:
-    done = bootstrap(tmp_path / "venv", "docs", "--sreve")
     assert (done.returncode, done.stderr) == (2, "usage: ./safe-sysid docs [--serve]\n")
     assert not any(tmp_path.iterdir())
 

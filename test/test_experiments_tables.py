@@ -103,6 +103,7 @@ def test_the_narrow_course_is_left_out_where_its_dumbbell_is():
     [
         ("7", {}, "fig12"),
         ("3", {"methods": ["best"]}, "grav-pid-ours"),
+        ("3", {"methods": ["ours", "theirs"]}, "grav-pid-excit"),
         ("3", {"experiments": ["d"]}, "a, b, c"),
         ("3", {"payloads": ["9lb"]}, "8lb"),
         ("5", {"methods": ["wrong"]}, "table 5 'wrong': expected some of ours, random"),

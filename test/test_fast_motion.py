@@ -8,7 +8,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 from certificate_support import random_model
-from geometry_support import hull_distance, random_obstacles
+from geometry_support import hull_distance, one_sided_slopes, random_obstacles
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rigid_arm import pinocchio_model
@@ -28,7 +28,6 @@ from safe_sysid.planning.motions.motion_rows import MotionRows, evenly
 from safe_sysid.reachability.cells import TrackingSet, time_cells
 from safe_sysid.reachability.clearance import enclose_clearance
 from safe_sysid.robot.frames import forward_kinematics
-from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import Body, RobotModel
 from safe_sysid.robot.scenes.scene import Scene, SceneBox
 from safe_sysid.simulation.payloads import dumbbell, theta_e_with_payload
@@ -42,12 +41,11 @@ TORQUE = [90.0] * 4 + [45.0] * 3
 
 
 @pytest.fixture(scope="module")
-def arm() -> tuple[RobotModel, np.ndarray]:
-    """The Gen3 with the 8 lb dumbbell."""
-    model = load_robot("kinova_gen3")
+def theta(model: RobotModel) -> np.ndarray:
+    """Of the Gen3 with the 8 lb dumbbell."""
     theta = np.array(model.theta_nominal)
     theta[60:70] = theta_e_with_payload(model, theta[60:70], dumbbell(8))
-    return model, theta
+    return theta
 
 
 def post(height: float) -> Scene:
@@ -220,27 +218,20 @@ def test_rows_have_the_slopes_that_they_say(seed: int) -> None:
     x, step = rng.normal(size=3 * family.free), 1e-5
     values, jacobian = rows.values_and_jacobian(x)
     assert values == pytest.approx(rows.values(x), abs=1e-12)
-    ahead, behind = (np.array([rows.values(x + s * step * e) for e in np.eye(x.size)]).T for s in (1.0, -1.0))
-    forward, backward = (ahead - values[:, None]) / step, (values[:, None] - behind) / step
-    low, high = np.minimum(forward, backward), np.maximum(forward, backward)
+    low, high = one_sided_slopes(rows.values, x, step)
     bodies = np.concatenate([np.full(part.size, "clearance" in name) for name, part in rows.parts(x).items()])
     room = np.where(bodies, 2.0, 1e-3)[:, None] * (1.0 + 0.1 * np.abs(jacobian))
     assert np.all((jacobian >= low - room) & (jacobian <= high + room) | (values > 3.9)[:, None] | bodies[:, None])
     # Distances: coal's tolerance over the step; where bodies overlap their depth is not smooth.
     smooth = bodies & (values < 1.0) & (values > -1.0)
-    agree = np.abs(jacobian - 0.5 * (forward + backward))[smooth] <= 0.3 + 0.1 * np.abs(jacobian[smooth])
+    agree = np.abs(jacobian - 0.5 * (low + high))[smooth] <= 0.3 + 0.1 * np.abs(jacobian[smooth])
     assert agree.mean() > 0.9 if agree.size else True
     # What is asked for grows away from the ends: alone, because there coal's tolerance cancels.
     wide = dataclasses.replace(rows, keep=LimitDistances(clearance=0.14, self_clearance=0.14, opening=0.06))
     narrow = dataclasses.replace(wide, keep=dataclasses.replace(wide.keep, opening=0.0))
     slope = wide.values_and_jacobian(x)[1] - narrow.values_and_jacobian(x)[1]
-    found = [
-        np.array([wide.values(x + s * step * e) - narrow.values(x + s * step * e) for e in np.eye(x.size)]).T
-        for s in (1.0, 0.0, -1.0)
-    ]
-    forward, backward = (found[0] - found[1]) / step, (found[1] - found[2]) / step
-    low, high = np.minimum(forward, backward) - 1e-3, np.maximum(forward, backward) + 1e-3
-    assert np.all((slope >= low) & (slope <= high))
+    low, high = one_sided_slopes(lambda y: wide.values(y) - narrow.values(y), x, step)
+    assert np.all((slope >= low - 1e-3) & (slope <= high + 1e-3))
 
 
 @settings(max_examples=8)
@@ -298,8 +289,7 @@ def test_rows_are_the_margins_that_other_code_finds(seed: int) -> None:
 # -- motions -------------------------------------------------------------------------------------------------------
 
 
-def test_without_anything_in_the_way_it_is_the_motion_of_least_jerk(arm: tuple[RobotModel, np.ndarray]) -> None:
-    model, theta = arm
+def test_without_anything_in_the_way_it_is_the_motion_of_least_jerk(model: RobotModel, theta: np.ndarray) -> None:
     limits = MotionLimits.of(model, torque=TORQUE)
     motion = fast_motion(model, theta, Scene("open"), LOW - SIDE, LOW + SIDE, limits=limits, starts=1)
     assert motion.jerk == pytest.approx(720.0 * 1.6**2 / 2.0**5, rel=1e-3)
@@ -309,8 +299,7 @@ def test_without_anything_in_the_way_it_is_the_motion_of_least_jerk(arm: tuple[R
 
 
 @pytest.mark.parametrize("height", [0.2, pytest.param(0.5, marks=pytest.mark.slow)])
-def test_it_goes_around_an_obstacle(arm: tuple[RobotModel, np.ndarray], height: float) -> None:
-    model, theta = arm
+def test_it_goes_around_an_obstacle(model: RobotModel, theta: np.ndarray, height: float) -> None:
     limits, keep = MotionLimits.of(model, torque=TORQUE), LimitDistances(clearance=0.03)
     scene, straight = (
         post(height),
@@ -324,9 +313,8 @@ def test_it_goes_around_an_obstacle(arm: tuple[RobotModel, np.ndarray], height: 
 
 
 @pytest.mark.slow
-def test_less_torque_costs_jerk_until_it_is_refused(arm: tuple[RobotModel, np.ndarray]) -> None:
+def test_less_torque_costs_jerk_until_it_is_refused(model: RobotModel, theta: np.ndarray) -> None:
     """Rotor inertia of 8 kg m^2 makes torque what binds; what no motion can keep is named."""
-    model, theta = arm
     far, last = 1.15 * SIDE, 0.0
     for limit in (60.0, 32.0):
         limits = MotionLimits.of(model, torque=[limit, *TORQUE[1:]], velocity=2.0)
@@ -342,9 +330,8 @@ def test_less_torque_costs_jerk_until_it_is_refused(arm: tuple[RobotModel, np.nd
 
 
 @pytest.mark.slow
-def test_near_its_goal_it_may_be_as_near_as_the_goal_is(arm: tuple[RobotModel, np.ndarray]) -> None:
+def test_near_its_goal_it_may_be_as_near_as_the_goal_is(model: RobotModel, theta: np.ndarray) -> None:
     """The payload comes to rest 8 mm above a table: it comes down on it, and is never nearer than at the end."""
-    model, theta = arm
     goal = LOW + SIDE
     bottom = -_payload_above(model, goal)
     scene = Scene(
@@ -369,8 +356,7 @@ def _payload_above(model: RobotModel, q: np.ndarray) -> float:
     return -float((body.points @ r[body.joint].T + p[body.joint])[:, 2].min() - body.radius)
 
 
-def test_bad_ends_are_named(arm: tuple[RobotModel, np.ndarray]) -> None:
-    model, theta = arm
+def test_bad_ends_are_named(model: RobotModel, theta: np.ndarray) -> None:
     low = np.array([0.0, 1.4, np.pi, -1.5, 0.0, 0.8, 1.5708])
     bent = LOW.copy()
     bent[3] = -2.57
@@ -434,9 +420,8 @@ def test_on_any_arm_it_keeps_everything_or_refuses(seed: int) -> None:
     check_independently(model, theta, scene, motion, limits, keep)
 
 
-def test_what_a_motion_keeps_is_told_of_bad_ones_too(arm: tuple[RobotModel, np.ndarray]) -> None:
+def test_what_a_motion_keeps_is_told_of_bad_ones_too(model: RobotModel, theta: np.ndarray) -> None:
     """Every family's margin goes negative where it should, and names the culprit."""
-    model, theta = arm
     fast = QuinticTrajectory.to_rest(np.stack([LOW - SIDE, 0 * LOW, 0 * LOW]), LOW + SIDE, 1.0)
     limits = MotionLimits.of(model, acceleration=5.0)
     kept = check_motion(model, theta, post(0.5), fast, limits)
