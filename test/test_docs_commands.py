@@ -45,10 +45,8 @@ def parse(arguments: list[str]) -> None:
 
 @pytest.mark.parametrize("page", pages())
 def test_every_block_says_its_language_and_no_command_hides(page: str) -> None:
-    text = text_of(page)
-    strange = [
-        f"{f.page}:{f.line}: {f.language!r}" for f in fences(page, text) if f.language not in {*SHELL, SESSION, *OTHER}
-    ]
+    text, known = text_of(page), {*SHELL, SESSION, *OTHER}
+    strange = [f"{f.page}:{f.line}: {f.language!r}" for f in fences(page, text) if f.language not in known]
     assert strange == []
     assert escaped(page, text) == []
 

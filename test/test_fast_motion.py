@@ -54,6 +54,10 @@ def post(height: float) -> Scene:
     return Scene("post", (SceneBox("post", xyz, np.zeros(3), np.array([0.1, 0.1, height])),))
 
 
+def straight_in(seconds: float) -> QuinticTrajectory:
+    return QuinticTrajectory.to_rest(np.stack([LOW - SIDE, 0 * LOW, 0 * LOW]), LOW + SIDE, seconds)
+
+
 def pinocchio_torques(model: RobotModel, theta: np.ndarray, states: np.ndarray) -> np.ndarray:
     """|torque| (N, n) by Pinocchio's recursion, with friction and rotors added by hand, worst Coulomb sign."""
     n = model.n
@@ -157,20 +161,21 @@ def test_samples_are_the_trajectorys(seed: int) -> None:
 # -- distances and rows --------------------------------------------------------------------------------------------
 
 
-def with_bodies(model: RobotModel, rng: np.random.Generator) -> RobotModel:
-    """Balls, capsules and hulls on a random arm."""
+def arm_with_bodies(rng: np.random.Generator, n: int) -> tuple[RobotModel, np.ndarray]:
+    """A random arm with balls, capsules and hulls."""
+    model, theta = random_model(rng, n)
     bodies = [Body("foot", -1, rng.normal(scale=0.1, size=(2, 3)), 0.05, "base")]
     for j in range(model.n):
         count = int(rng.choice([1, 2, 5]))
         bodies.append(Body(f"body_{j}", j, rng.normal(scale=0.1, size=(count, 3)), float(rng.choice([0.0, 0.03]))))
-    return dataclasses.replace(model, bodies=tuple(bodies))
+    return dataclasses.replace(model, bodies=tuple(bodies)), theta
 
 
 @settings(max_examples=10)
 @given(SEEDS)
 def test_distances_are_those_of_the_hulls_with_exact_slopes(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    model = with_bodies(random_model(rng, 3)[0], rng)
+    model, _ = arm_with_bodies(rng, 3)
     scene = Scene("random", random_obstacles(rng))
     pairs = PairDistances(model, scene)
     q, step = rng.uniform(-3.0, 3.0, (6, 3)), 1e-5
@@ -205,8 +210,7 @@ def test_distances_are_those_of_the_hulls_with_exact_slopes(seed: int) -> None:
 @given(SEEDS)
 def test_rows_have_the_slopes_that_they_say(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    model, theta = random_model(rng, 3)
-    model = with_bodies(model, rng)
+    model, theta = arm_with_bodies(rng, 3)
     limits = MotionLimits(
         np.full(3, -3.0), np.full(3, 3.0), rng.uniform(1, 3, 3), rng.uniform(3, 9, 3), rng.uniform(10, 99, 3)
     )
@@ -239,18 +243,15 @@ def test_rows_have_the_slopes_that_they_say(seed: int) -> None:
 def test_rows_are_the_margins_that_other_code_finds(seed: int) -> None:
     """Every family, at random motions of random arms with friction, in shares of the limit less what is to be kept."""
     rng = np.random.default_rng(seed)
-    model, theta = random_model(rng, 3)
-    model = with_bodies(model, rng)
+    model, theta = arm_with_bodies(rng, 3)
     theta[30:] = rng.uniform(1.0, 9.0, 12)  # friction and rotors that matter
     limits = MotionLimits(
         np.full(3, -3.0), rng.uniform(2.0, 4.0, 3), rng.uniform(1, 3, 3), rng.uniform(3, 9, 3), rng.uniform(10, 99, 3)
     )
     keep = LimitDistances(0.07, 0.11, 0.13, 0.17, 0.06, 0.03, 0.2)
     scene = Scene("random", random_obstacles(rng))
-    family, pairs = (
-        KnotFamily(rng.normal(size=3), rng.normal(size=3), np.array([0.7, 0.9])),
-        PairDistances(model, scene),
-    )
+    family = KnotFamily(rng.normal(size=3), rng.normal(size=3), np.array([0.7, 0.9]))
+    pairs = PairDistances(model, scene)
     at, looked = (np.arange(10) + 0.5) * 0.16, (np.arange(13) + 0.5) * 1.6 / 13
     rows = MotionRows(model, theta, pairs, family, limits, keep, at, looked, 0.01)
     x = rng.normal(size=(3, family.free))
@@ -301,10 +302,7 @@ def test_without_anything_in_the_way_it_is_the_motion_of_least_jerk(model: Robot
 @pytest.mark.parametrize("height", [0.2, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_it_goes_around_an_obstacle(model: RobotModel, theta: np.ndarray, height: float) -> None:
     limits, keep = MotionLimits.of(model, torque=TORQUE), LimitDistances(clearance=0.03)
-    scene, straight = (
-        post(height),
-        QuinticTrajectory.to_rest(np.stack([LOW - SIDE, 0 * LOW, 0 * LOW]), LOW + SIDE, 2.0),
-    )
+    straight, scene = straight_in(2.0), post(height)
     assert check_motion(model, theta, scene, straight, limits)["clearance"].value < 0.03, "it is in the way"
     motion = fast_motion(model, theta, scene, LOW - SIDE, LOW + SIDE, limits=limits, keep=keep, starts=1)
     assert motion.kept["clearance"].value >= 0.03 - 1e-6
@@ -334,9 +332,8 @@ def test_near_its_goal_it_may_be_as_near_as_the_goal_is(model: RobotModel, theta
     """The payload comes to rest 8 mm above a table: it comes down on it, and is never nearer than at the end."""
     goal = LOW + SIDE
     bottom = -_payload_above(model, goal)
-    scene = Scene(
-        "t", (SceneBox("table", np.array([0.6, -0.6, bottom - 0.108]), np.zeros(3), np.array([0.9, 0.9, 0.2])),)
-    )
+    table = SceneBox("table", np.array([0.6, -0.6, bottom - 0.108]), np.zeros(3), np.array([0.9, 0.9, 0.2]))
+    scene = Scene("t", (table,))
     own = check_motion(model, theta, scene, QuinticTrajectory.hold(goal))["clearance"]
     assert own.value == pytest.approx(0.008, abs=1e-4)
     limits, keep = MotionLimits.of(model, torque=TORQUE), LimitDistances(clearance=0.04, opening=0.2)
@@ -380,14 +377,11 @@ def test_bad_ends_are_named(model: RobotModel, theta: np.ndarray) -> None:
 def test_the_same_seed_gives_the_same_motion() -> None:
     """Random poses half way are tried, so the seed matters; the same one gives the same knots, bit for bit."""
     rng = np.random.default_rng(3)
-    model = random_model(rng, 2)[0]
+    model, _ = random_model(rng, 2)
     limits = MotionLimits(np.full(2, -3.0), np.full(2, 3.0), np.full(2, 3.0), np.full(2, np.inf), np.full(2, 200.0))
     start, goal = rng.uniform(-1.0, 1.0, (2, 2))
-    scene = Scene("nothing")
-    first, second = (
-        fast_motion(model, model.theta_nominal, scene, start, goal, (0.9, 0.9), limits, seed=4, starts=3)
-        for _ in range(2)
-    )
+    given = (model, model.theta_nominal, Scene("nothing"), start, goal, (0.9, 0.9), limits)
+    first, second = (fast_motion(*given, seed=4, starts=3) for _ in range(2))
     assert np.array_equal(first.trajectory.knots, second.trajectory.knots)
     assert first.seed == 4
 
@@ -397,8 +391,7 @@ def test_the_same_seed_gives_the_same_motion() -> None:
 def test_on_any_arm_it_keeps_everything_or_refuses(seed: int) -> None:
     """Small arms with random axes, friction and obstacles: what comes back is checked by other code."""
     rng = np.random.default_rng(seed)
-    model, theta = random_model(rng, 2)
-    model = with_bodies(model, rng)
+    model, theta = arm_with_bodies(rng, 2)
     scene = Scene("random", random_obstacles(rng)[:2])
     start, goal = rng.uniform(-1.0, 1.0, (2, 2))
     still = pinocchio_torques(model, theta, np.array([[start, 0 * start, 0 * start], [goal, 0 * goal, 0 * goal]]))
@@ -422,9 +415,8 @@ def test_on_any_arm_it_keeps_everything_or_refuses(seed: int) -> None:
 
 def test_what_a_motion_keeps_is_told_of_bad_ones_too(model: RobotModel, theta: np.ndarray) -> None:
     """Every family's margin goes negative where it should, and names the culprit."""
-    fast = QuinticTrajectory.to_rest(np.stack([LOW - SIDE, 0 * LOW, 0 * LOW]), LOW + SIDE, 1.0)
     limits = MotionLimits.of(model, acceleration=5.0)
-    kept = check_motion(model, theta, post(0.5), fast, limits)
+    kept = check_motion(model, theta, post(0.5), straight_in(1.0), limits)
     peak = 1.6 * np.array([1.875, 5.7735])
     assert kept["velocity"].value == pytest.approx(1.7453 - peak[0], abs=1e-9)
     assert kept["acceleration"].value == pytest.approx(5.0 - peak[1], abs=1e-3)

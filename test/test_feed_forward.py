@@ -217,10 +217,8 @@ def drive(
         r = de + gains.K_r * e
         energy = 0.5 * r @ free.inertia(q) @ r
         seen.energy = max(seen.energy, energy / gains.V_max)
-        for name, found_, bound in (
-            ("r", r, gains.r_bound), ("e", e, gains.e_bound), ("de", de, gains.de_bound),
-        ):  # fmt: skip
-            setattr(seen, name, max(getattr(seen, name), float(np.max(np.abs(found_) / bound))))
+        for name, share in (("r", r / gains.r_bound), ("e", e / gains.e_bound), ("de", de / gains.de_bound)):
+            setattr(seen, name, max(getattr(seen, name), float(np.max(np.abs(share)))))
         assert max(seen.energy, seen.r, seen.e, seen.de) <= 1.0
         if attached is not None and attached.why_not:
             seen.why.add(attached.why_not)
@@ -317,10 +315,9 @@ def test_without_a_bound_gains_and_statements_say_nothing_of_it() -> None:
     assert stated["feed_forward"] == [0.5, 0.0, 0.0]
 
 
-def test_more_room_costs_more(model: RobotModel) -> None:
-    for less, more in itertools.pairwise(
-        design_gains(arm_with(bound=bound), lockstep=True) for bound in (0.0, 0.5, 2.0)
-    ):
+def test_more_room_costs_more() -> None:
+    designed = [design_gains(arm_with(bound=bound), lockstep=True) for bound in (0.0, 0.5, 2.0)]
+    for less, more in itertools.pairwise(designed):
         assert less.e_bound[0] < more.e_bound[0]
         assert less.late_rates[0] < more.late_rates[0]
 
@@ -482,20 +479,23 @@ def beside(model: RobotModel):  # type: ignore[no-untyped-def]
         assert asked.source.process.returncode is not None
 
 
-def check_failure(asked: Asked, said: str) -> None:
-    """From 0.5 s on it fails: that is said, and nothing else happens."""
-    assert asked.until(lambda why: "failed" in why, t=1.0).startswith(said)
-    asked.source.reset()
-    assert asked().startswith(said)
-
-
-def test_answers_come_from_beside_the_loop_until_one_raises(beside) -> None:  # type: ignore[no-untyped-def]
-    asked = beside(makers.steady)
+@pytest.mark.parametrize(
+    ("maker", "torque", "trust", "said"),
+    [
+        (makers.steady, lambda q: 0.5 + q, 0.75, "RuntimeError: no idea"),
+        (makers.dies_later, lambda q: 0.0 * q, 1.0, "its process has ended"),
+    ],
+)
+def test_answers_come_from_beside_the_loop_until_one_raises_or_the_process_dies(beside, maker, torque, trust, said):
+    asked = beside(maker)
     assert asked() == "feed-forward late"  # not ready yet, and nobody waits
     asked.until(lambda why: not why)
-    np.testing.assert_array_equal(asked.source.torque, np.full(N, 0.5) + asked.q)
-    assert asked.source.trust == 0.75
-    check_failure(asked, "feed-forward failed: RuntimeError: no idea")
+    np.testing.assert_array_equal(asked.source.torque, torque(asked.q))
+    assert asked.source.trust == trust
+    # From 0.5 s on it fails: that is said, and nothing else happens.
+    assert asked.until(lambda why: "failed" in why, t=1.0).startswith(f"feed-forward failed: {said}")
+    asked.source.reset()
+    assert asked().startswith(f"feed-forward failed: {said}")
 
 
 def test_no_tick_waits_for_a_slow_answer(beside) -> None:  # type: ignore[no-untyped-def]
@@ -505,12 +505,6 @@ def test_no_tick_waits_for_a_slow_answer(beside) -> None:  # type: ignore[no-unt
     assert time.monotonic() - begun < 60.0  # 150 s if each had waited
     time.sleep(1.0)
     assert asked() == "feed-forward late"  # the answer has come, and is too old
-
-
-def test_a_process_that_dies_is_said(beside) -> None:  # type: ignore[no-untyped-def]
-    asked = beside(makers.dies_later)
-    asked.until(lambda why: not why)
-    check_failure(asked, "feed-forward failed: its process has ended")
 
 
 def test_what_cannot_be_made_there_is_said(beside) -> None:  # type: ignore[no-untyped-def]

@@ -13,7 +13,7 @@ from safe_sysid.apps.verify.verification import VerifyStatus
 from safe_sysid.studies.campaign.cases.case import build_case
 from safe_sysid.studies.forgeries import trial as summary
 from safe_sysid.studies.forgeries.directory import SMALL, answer_to, honest_run, identify_and_write, log_of, trusting
-from safe_sysid.studies.forgeries.edits import EDITS, ForgeryScene, leaves, pattern_of
+from safe_sysid.studies.forgeries.edits import EDITS, leaves, pattern_of
 from safe_sysid.studies.forgeries.trial import CHANGES, contradict, forge
 
 
@@ -125,8 +125,3 @@ def test_a_withdrawal_says_why_and_outlives_a_restart(tmp_path: Path) -> None:
     answer, text = answer_to(folder, trusting(model))
     assert answer is VerifyStatus.FAIL
     assert "were withdrawn" in text
-
-
-def test_scenes_pick_from_what_there_is() -> None:
-    assert {"folder", "run", "other", "rng"} == set(ForgeryScene.__dataclass_fields__)
-    assert abs(sum(share for _, share in EDITS.values()) - 1.0) < 1e-12

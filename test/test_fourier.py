@@ -259,9 +259,8 @@ def test_the_certified_series_is_certified() -> None:
         model, box, scene, gains, start, period=5.0, harmonics=3, starts=1, iterations=8, rounds=2
     )
     assert found.certificate is not None
-    again = verify_plan(
-        Plan(found.trajectory, 0.0, 5.0, box.identity, 0, np.zeros(7)), model, box, scene, gains, intervals=150
-    )
+    plan = Plan(found.trajectory, 0.0, 5.0, box.identity, 0, np.zeros(7))
+    again = verify_plan(plan, model, box, scene, gains, intervals=150)
     assert again.ok, again.summary()
     assert np.array_equal(found.trajectory.knots[0, 0], start)
     assert found.scaled == pytest.approx(pinocchio_condition(model, found.series, 128, payload_scale(box)), rel=1e-6)

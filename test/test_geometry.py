@@ -308,7 +308,7 @@ def test_wrong_scene_names_key_and_expectation(tmp_path, old, new, key, expected
     assert caught.value.file == str(file)
 
 
-def test_scene_without_start_starts_at_home_and_its_arrays_are_read_only(tmp_path):
+def test_scene_without_start_starts_at_home_and_its_arrays_are_read_only():
     arm = load_robot("kinova_gen3")
     np.testing.assert_array_equal(Scene("empty").start_for(arm), arm.settings.home)
     scene = load_scene("six_boxes")

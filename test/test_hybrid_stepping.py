@@ -165,9 +165,7 @@ def _forged(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
         (lambda a: _widen(a, 500), "weights: expected at most 200000"),
     ],
 )  # fmt: skip
-def test_a_forged_file_is_refused(
-    model: RobotModel, path: Path, change: Callable[[dict[str, Any]], Any], said: str
-) -> None:
+def test_a_forged_file_is_refused(model: RobotModel, path: Path, change: Callable[[dict], Any], said: str) -> None:
     _forged(path, change)
     with pytest.raises(HybridFileError, match=said) as found:
         read_hybrid(path, model.joint_names)
