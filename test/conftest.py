@@ -169,6 +169,14 @@ def model() -> object:
 
 
 @pytest.fixture(scope="module")
+def errors(model: Any) -> object:
+    """Of measurement, as the module's arm declares them."""
+    from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
+
+    return MeasurementErrors.from_model(model)
+
+
+@pytest.fixture(scope="module")
 def gains(model: Any) -> object:
     """Of the module's arm, for a plant that waits for every command."""
     from safe_sysid.control.gains.design import design_gains

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from scipy.optimize import nnls
 
@@ -17,6 +19,16 @@ def hull_distance(a: np.ndarray, b: np.ndarray) -> float:
     x, _ = nnls(np.vstack([np.hstack([a.T, -b.T]), ones]), np.array([0, 0, 0, weight, weight]))
     left, right = x[: len(a)], x[len(a) :]
     return float(np.linalg.norm(left @ a / left.sum() - right @ b / right.sum()))
+
+
+def one_sided_slopes(
+    f: Callable[[np.ndarray], np.ndarray], x: np.ndarray, step: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Smaller and larger of the difference quotients to both sides, each (values, variables)."""
+    here = f(x)[:, None]
+    ahead, behind = (np.array([f(x + sign * step * along) for along in np.eye(x.size)]).T for sign in (1.0, -1.0))
+    forward, backward = (ahead - here) / step, (here - behind) / step
+    return np.minimum(forward, backward), np.maximum(forward, backward)
 
 
 def write_obj(path: str, vertices: np.ndarray, triangles: np.ndarray) -> None:

@@ -75,38 +75,30 @@ def test_another_mesh_is_another_file(folder) -> None:
     assert len(list(folder.iterdir())) == 2
 
 
-def spoil(entries: list, how: str) -> object:
-    first = entries[0]
-    if how == "smaller":
-        first["radius"] -= 1e-6
-    elif how == "moved":
-        first["points"][0][0] += 0.01
-    elif how == "half of it":
-        del entries[0]
-    elif how == "cut off":
-        first["cut"] = [1.0, 0.0, 0.0, 10.0]
-    elif how == "other cut":
-        entries[:] = [{**first, "cut": [0.0, 0.0, 0.0, sign]} for sign in (1.0, -1.0)]
-    elif how == "not finite":
-        first["radius"] = float("inf")
-    elif how == "flat":
-        first["points"] = first["points"][0]
-    elif how == "words":
-        first["points"] = "many"
-    elif how == "no list":
-        return {"points": 1}
-    return entries
+#: Of the first piece, what is changed.
+SPOILT = {
+    "smaller": lambda first: {"radius": first["radius"] - 1e-6},
+    "moved": lambda first: {"points": [[0.01 + first["points"][0][0], *first["points"][0][1:]], *first["points"][1:]]},
+    "cut off": lambda _: {"cut": [1.0, 0.0, 0.0, 10.0]},
+    "not finite": lambda _: {"radius": float("inf")},
+    "flat": lambda first: {"points": first["points"][0]},
+    "words": lambda _: {"points": "many"},
+}
 
 
-SPOILT = ["smaller", "moved", "half of it", "cut off", "other cut", "not finite", "flat", "words", "no list"]
+def spoil(first: dict, *rest: dict, how: str) -> object:
+    if how in SPOILT:
+        return [first | SPOILT[how](first), *rest]
+    halves = [first | {"cut": [0.0, 0.0, 0.0, sign]} for sign in (1.0, -1.0)]
+    return {"half of it": list(rest), "other cut": halves, "no list": {"points": 1}}[how]
 
 
-@pytest.mark.parametrize("how", SPOILT)
+@pytest.mark.parametrize("how", [*SPOILT, "half of it", "other cut", "no list"])
 def test_a_cover_that_does_not_hold_the_mesh_is_searched_again(mesh, folder, how) -> None:
     expected = remembered_cover(*mesh)
     (file,) = folder.iterdir()
     right = file.read_text()
-    file.write_text(json.dumps(spoil(json.loads(right), how)))
+    file.write_text(json.dumps(spoil(*json.loads(right), how=how)))
     assert same(remembered_cover(*mesh), expected)
     assert file.read_text() == right
 

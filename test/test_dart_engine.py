@@ -139,11 +139,8 @@ def test_the_packaged_tube_is_no_tighter_than_what_is_measured(driven: tuple) ->
     """By the heaviest payload alone: DART's servos reach their velocities whatever they carry."""
     model, _, (heavy, _) = driven
     measured, declared = measure_tube(model, [heavy], [heavy], 5.2, TubeMargins()), measured_tube(model)
-    for key, bound in (
-        ("position", declared.e_bound),
-        ("velocity", declared.de_bound),
-        ("acceleration", declared.dde_bound),
-    ):
+    bounds = {"position": declared.e_bound, "velocity": declared.de_bound, "acceleration": declared.dde_bound}
+    for key, bound in bounds.items():
         assert np.all(np.array(measured[key]) <= 1.001 * bound), key
     for key in ("velocity", "acceleration", "jerk"):
         assert np.all(1.02 * np.array(measured[f"largest_{key}"]) >= getattr(declared.assumptions, key)), key

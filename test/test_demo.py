@@ -45,36 +45,29 @@ class Demo:
         self.lines: list[str] = []
         # A shell's background job ignores SIGINT, and so does what it starts: the demo must not care.
         self.process = subprocess.Popen(
-            [sys.executable, "-u", "-m", "safe_sysid", "demo", *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            cwd=directory,
-            text=True,
+            [sys.executable, "-u", "-m", "safe_sysid", "demo", *arguments], cwd=directory, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
             env={**os.environ, "TERM": "dumb"},
-            start_new_session=True,
-        )
+        )  # fmt: skip
+
+    def _read(self) -> Iterator[str]:
+        """Lines as they come, kept; now and then it looks which shared memory the demo's processes have."""
+        for line in self.process.stdout:
+            self.lines.append(line)
+            if time.monotonic() - self.looked > 1.0:
+                own = {self.process.pid, *self.nodes().values()}
+                self.segments |= mapped_segments(own)
+                self.foreign |= _mapped_by_others(own)
+                self.looked = time.monotonic()
+            yield line
 
     def read_until(self, word: str) -> None:
         """Read output up to a line with this word."""
-        for line in self.process.stdout:
-            self._note(line)
-            if word in line:
-                return
-        raise AssertionError(f"no {word!r} in:\n{self.output}")
-
-    def _note(self, line: str) -> None:
-        """Keep the line; now and then look which shared memory its processes have."""
-        self.lines.append(line)
-        if time.monotonic() - self.looked > 1.0:
-            own = {self.process.pid, *self.nodes().values()}
-            self.segments |= mapped_segments(own)
-            self.foreign |= _mapped_by_others(own)
-            self.looked = time.monotonic()
+        assert any(word in line for line in self._read()), f"no {word!r} in:\n{self.output}"
 
     def finish(self) -> int:
         """Exit status, once the rest of the output is read."""
-        for line in self.process.stdout:
-            self._note(line)
+        list(self._read())
         status = self.process.wait(timeout=10.0)
         # Ports are numbered for the whole machine: what the other worker's nodes have, or had when a test killed them,
         # is not this demo's to remove.
@@ -204,9 +197,8 @@ def test_the_run_leaves_everything(run: tuple[Demo, Path]) -> None:
     scene = str(directory / "near.yaml")
     command = ["verify", str(out), "--robot", demo.robot, "--scene", scene, "--lockstep"]
     assert main(command) == 0, "what the nodes published can be shown again"
-    assert {"plant.log", "controller.log", "planner.log", "identifier.log", "ros"} == {
-        path.name for path in (out / "log").iterdir()
-    }
+    logs = {path.name for path in (out / "log").iterdir()}
+    assert logs == {"plant.log", "controller.log", "planner.log", "identifier.log", "ros"}
     assert (directory / "also.json").read_text() == (out / "summary.json").read_text()
     assert demo.nodes() == {}
     assert len(demo.segments) > 5

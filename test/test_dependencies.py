@@ -35,25 +35,16 @@ class Package:
             self.metadata[key.replace("_", "-")] = value
 
 
-def test_the_page_is_current(dependencies: Any) -> None:
+def test_the_page_is_current_and_nobody_is_passed_over(dependencies: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     before = dependencies.PAGE.read_text(encoding="utf-8")
     assert dependencies.page(before) == before, "run scripts/dependencies.py"
-
-
-def test_the_page_can_be_made_where_nothing_is_installed(dependencies: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = dependencies.PAGE.read_text(encoding="utf-8")
-    monkeypatch.setattr(dependencies, "installed", dict)
-    assert dependencies.page(before) == before
-
-
-def test_a_package_that_nobody_has_looked_at_is_not_passed_over(
-    dependencies: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = dependencies.PAGE.read_text(encoding="utf-8")
     pins = {**dependencies.pinned(), "somebody": "1.0"}
-    monkeypatch.setattr(dependencies, "pinned", lambda: pins)
-    with pytest.raises(KeyError, match="somebody"):
-        dependencies.page(before)
+    with monkeypatch.context() as patch:
+        patch.setattr(dependencies, "pinned", lambda: pins)
+        with pytest.raises(KeyError, match="somebody"):
+            dependencies.page(before)
+    monkeypatch.setattr(dependencies, "installed", dict)
+    assert dependencies.page(before) == before, "it can be made where nothing is installed"
 
 
 def test_every_licence_of_the_page_fits(dependencies: Any) -> None:

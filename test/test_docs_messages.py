@@ -59,12 +59,9 @@ def made(probe: Probe) -> tuple[dict[tuple[str, str], str], dict[tuple[str, str]
     for name in NODES:
         if (name, "/") not in present:  # not discovered yet
             continue
-        asked = (
-            node.get_publisher_names_and_types_by_node(name, "/"),
-            node.get_subscriber_names_and_types_by_node(name, "/"),
-        )
-        for into, topics in zip(found, asked, strict=True):
-            into.update({(name, topic): kinds[0] for topic, kinds in topics if topic not in EVERYWHERE})
+        both = (node.get_publisher_names_and_types_by_node, node.get_subscriber_names_and_types_by_node)
+        for into, ask in zip(found, both, strict=True):
+            into.update({(name, topic): kinds[0] for topic, kinds in ask(name, "/") if topic not in EVERYWHERE})
         services |= {service for service, _ in node.get_service_names_and_types_by_node(name, "/")}
     return *found, services
 
@@ -117,12 +114,8 @@ def test_nodes_create_what_the_policy_allows_and_nothing_else(at_rest: Probe) ->
 def test_topics_and_services_of_the_page_are_those_of_the_nodes(at_rest: Probe) -> None:
     probe = at_rest
     published, heard = written()
-    services = {
-        name
-        for row in table("refer/messages.md", "Services", "service")
-        for name in re.findall(r"`([^`]+)`", row["service"])
-    }
-    services = {f"/{name}" for name in services}
+    rows = table("refer/messages.md", "Services", "service")
+    services = {f"/{name}" for row in rows for name in re.findall(r"`([^`]+)`", row["service"])}
     services |= {f"/{node}/{name}" for node in NODES for name in PARAMETERS}
     services |= {f"/{node}/{name}" for node in MANAGED for name in LIFECYCLE}
     kinds = {row["QoS"]: row for row in table("refer/messages.md", "Topics", "QoS")}
@@ -132,14 +125,12 @@ def test_topics_and_services_of_the_page_are_those_of_the_nodes(at_rest: Probe) 
     assert really_published == published
     assert really_heard == heard
     assert really_served == services
+    publishers, listeners = probe.node.get_publishers_info_by_topic, probe.node.get_subscriptions_info_by_topic
     for row in table("refer/messages.md", "Topics", "topic"):
         kind = kinds[row["QoS"]]
         expected = tuple(kind[what].rpartition("lock-step: ")[2] for what in ("reliability", "durability"))
-        column, ask = (
-            ("published by", probe.node.get_publishers_info_by_topic)
-            if row["published by"]
-            else ("heard by", probe.node.get_subscriptions_info_by_topic)
-        )
+        column = "published by" if row["published by"] else "heard by"
+        ask = publishers if row["published by"] else listeners
         for node in nodes_in(row[column]):
             topic = full(row["topic"].strip("`"), node)
             ours = [info for info in ask(topic) if info.node_name == node]

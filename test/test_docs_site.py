@@ -18,13 +18,7 @@ from conftest import CI
 from docs_tables import DOCS, ROOT, pages, prose
 
 #: Attributes by which a page makes a browser fetch something by itself.
-FETCHING = {
-    "script": ("src",),
-    "img": ("src", "srcset"),
-    "iframe": ("src",),
-    "source": ("src", "srcset"),
-    "link": ("href",),
-}
+FETCHING = {"link": ("href",), **dict.fromkeys(("script", "img", "iframe", "source"), ("src", "srcset"))}
 #: Pages with the widest tables, longest lines and largest drawings.
 WIDE = (
     *("index", "start/concepts", "start/comparison", "use/ros_tools", "refer/messages", "refer/parameters"),
@@ -66,17 +60,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out / "site"
 
 
-def bootstrap(venv: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """`./safe-sysid` with an environment somewhere else."""
-    return subprocess.run(
-        [ROOT / "safe-sysid", *arguments],
-        env={"PATH": "/usr/bin:/bin", "SAFE_SYSID_PYTHON": sys.executable, "SAFE_SYSID_VENV": str(venv)},
+def test_a_misspelt_option_of_docs_makes_no_environment(tmp_path: Path) -> None:
+    elsewhere = {"SAFE_SYSID_PYTHON": sys.executable, "SAFE_SYSID_VENV": str(tmp_path / "venv")}
+    done = subprocess.run(
+        [ROOT / "safe-sysid", "docs", "--sreve"], env={"PATH": "/usr/bin:/bin", **elsewhere},
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-
-
-def test_a_misspelt_option_of_docs_makes_no_environment(tmp_path: Path) -> None:
-    done = bootstrap(tmp_path / "venv", "docs", "--sreve")
     assert (done.returncode, done.stderr) == (2, "usage: ./safe-sysid docs [--serve]\n")
     assert not any(tmp_path.iterdir())
 
@@ -181,12 +170,8 @@ def test_the_order_of_rooms_is_that_of_the_code() -> None:
     text = (DOCS / "refer" / "development.md").read_text(encoding="utf-8")
     written = re.search(r"```text\n(errors .*?)```", text, re.DOTALL)
     assert written
-    code = ast.parse((ROOT / "test" / "test_architecture.py").read_text(encoding="utf-8"))
-    rooms = next(
-        ast.literal_eval(node.value)
-        for node in code.body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "ROOMS"
-    )
+    code = (ROOT / "test" / "test_architecture.py").read_text(encoding="utf-8")
+    (rooms,) = (ast.literal_eval(found) for found in re.findall(r"^ROOMS = (.*?^\))", code, re.DOTALL | re.MULTILINE))
     assert re.findall(r"\w+", written[1]) == [room for room in rooms if room != "__main__"]
 
 

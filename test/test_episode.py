@@ -27,27 +27,6 @@ from safe_sysid.simulation.payloads import payload_from_spec
 from safe_sysid.simulation.plant import Plant
 
 
-def check(model: RobotModel, result: EpisodeResult, plant: Plant) -> None:
-    truth, log, limits = plant.theta_true, plant.truth(), model.limits
-    assert result.refusals == []
-    assert all(answer.plan is not None for answer in result.plans)
-    boxes = [model.arm_prior, *(update.box for _, update in result.updates)]
-    for before, after in pairwise(boxes):
-        assert after.is_inside(before)
-        assert after.contains(truth)
-    assert plant.contact_steps == 0
-    assert np.all(log["q"] > limits.position_lower)
-    assert np.all(log["q"] < limits.position_upper)
-    assert np.all(np.abs(log["qd"]) <= limits.velocity)
-    assert np.all(np.abs(log["tau_applied"]) <= limits.torque)
-    ticks = slice(1, len(result.stamps) + 1)  # the plant's first row comes before the first tick
-    q, qd = log["q"][ticks], log["qd"][ticks]
-    assert np.allclose(log["t"][ticks], result.stamps, atol=1e-9)
-    assert np.all(np.abs(result.reference[:, 0] - q) <= result.gains.e_bound)
-    assert np.all(np.abs(result.reference[:, 1] - qd) <= result.gains.de_bound)
-    assert min(plant.clearance(x)[0] for x in log["q"][::100]) > 0.0
-
-
 @pytest.mark.slow
 def test_noise_beyond_what_is_declared_is_noticed(model: RobotModel) -> None:
     """Sensors ten times worse than declared: the identifier says so and keeps its last box; motion stays safe.
@@ -101,7 +80,24 @@ def back(model: RobotModel) -> tuple[EpisodeResult, Plant]:
 
 def test_nothing_is_violated_and_every_bound_holds(model: RobotModel, back: tuple[EpisodeResult, Plant]) -> None:
     result, plant = back
-    check(model, result, plant)
+    truth, log, limits = plant.theta_true, plant.truth(), model.limits
+    assert result.refusals == []
+    assert all(answer.plan is not None for answer in result.plans)
+    boxes = [model.arm_prior, *(update.box for _, update in result.updates)]
+    for before, after in pairwise(boxes):
+        assert after.is_inside(before)
+        assert after.contains(truth)
+    assert plant.contact_steps == 0
+    assert np.all(log["q"] > limits.position_lower)
+    assert np.all(log["q"] < limits.position_upper)
+    assert np.all(np.abs(log["qd"]) <= limits.velocity)
+    assert np.all(np.abs(log["tau_applied"]) <= limits.torque)
+    ticks = slice(1, len(result.stamps) + 1)  # the plant's first row comes before the first tick
+    q, qd = log["q"][ticks], log["qd"][ticks]
+    assert np.allclose(log["t"][ticks], result.stamps, atol=1e-9)
+    assert np.all(np.abs(result.reference[:, 0] - q) <= result.gains.e_bound)
+    assert np.all(np.abs(result.reference[:, 1] - qd) <= result.gains.de_bound)
+    assert min(plant.clearance(x)[0] for x in log["q"][::100]) > 0.0
     last = result.updates[-1][1]
     assert last.status is UpdateStatus.OK
     assert last.widths[0] < 0.5 * (model.arm_prior.payload_upper - model.arm_prior.payload_lower)[0]

@@ -14,7 +14,7 @@ from safe_sysid.reachability.cells import TrackingSet, time_cells
 from safe_sysid.reachability.clearance import enclose_clearance
 from safe_sysid.reachability.every_pose import bounds_at_every_pose, joint_between
 from safe_sysid.robot.loading import load_robot
-from safe_sysid.robot.model import Body, RobotModel
+from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
@@ -52,7 +52,7 @@ def test_a_body_beside_the_axis_is_not_taken_for_one_on_it(ur5e: RobotModel) -> 
     bodies = {body.name: body for body in ur5e.bodies}
     base, arm = bodies["base_link:0"], bodies["upper_arm_link:1"]
     assert joint_between(ur5e.kinematics, base, arm) == (1, pytest.approx(0.0, abs=1e-9))
-    beside = Body(base.name, base.joint, base.points + np.array([1e-6, 0.0, 0.0]), base.radius, base.kind)
+    beside = replace(base, points=base.points + np.array([1e-6, 0.0, 0.0]))
     assert joint_between(ur5e.kinematics, beside, arm) is None
     moved = tuple(beside if body is base else body for body in ur5e.bodies)
     assert ("base_link:0", "upper_arm_link:1") not in bounds_at_every_pose(replace(ur5e, bodies=moved))
@@ -61,9 +61,7 @@ def test_a_body_beside_the_axis_is_not_taken_for_one_on_it(ur5e: RobotModel) -> 
 def test_a_thicker_body_is_nearer(ur5e: RobotModel) -> None:
     """No bound is remembered for another model."""
     pair = ("base_link:0", "upper_arm_link:1")
-    thicker = tuple(
-        Body(b.name, b.joint, b.points, b.radius + 0.001, b.kind) if b.name == pair[0] else b for b in ur5e.bodies
-    )
+    thicker = tuple(replace(b, radius=b.radius + 0.001) if b.name == pair[0] else b for b in ur5e.bodies)
     gained = bounds_at_every_pose(ur5e)[pair] - bounds_at_every_pose(replace(ur5e, bodies=thicker))[pair]
     assert gained == pytest.approx(0.001, abs=2e-6)
 

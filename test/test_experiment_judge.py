@@ -62,9 +62,7 @@ def test_what_is_just_inside_both_tolerances_passes_and_just_outside_fails(
 ) -> None:
     placement = run(Biased(shift_of(distance, np.radians(degrees))))
     assert placement.success == (not failures)
-    assert [said in failure for said, failure in zip(failures, placement.failures, strict=True)] == [True] * len(
-        failures
-    )
+    assert all(said in failure for said, failure in zip(failures, placement.failures, strict=True))
     assert placement.position_error == pytest.approx(distance, abs=8e-4)
     assert placement.angle_error == pytest.approx(np.radians(abs(degrees)), abs=4e-3)
     assert placement.contacts == ()

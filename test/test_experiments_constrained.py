@@ -79,11 +79,9 @@ def test_identified_parameters_win_table_one_and_three_of_an_arm() -> None:
     floor = trial.torque_rms(study, study.truth)
     assert np.all(ours < 0.5 * theirs)
     assert np.all(ours < 1.1 * floor)
-    mean = [
-        np.mean(np.abs(trial.tracking(study, theta, 5.0)[1]), axis=0)
-        for theta in (study.identified, study.mechanism.theta_nominal)
-    ]
-    assert np.all(mean[0] < mean[1])
+    both = (study.identified, study.mechanism.theta_nominal)
+    less, more = (np.mean(np.abs(trial.tracking(study, theta, 5.0)[1]), axis=0) for theta in both)
+    assert np.all(less < more)
 
 
 def test_a_simulation_that_does_not_end_is_no_number_and_loses() -> None:
@@ -106,12 +104,7 @@ def made_up(seed: int, index: int, options: dict) -> dict:
         raise SafeSysIdError("broken on purpose")
     limb, joints = (("leg", ["knee"]), ("four_joint_arm", ["elbow"]))[index % 2]
     row = {"seed": seed + index // 2, "limb": limb, "joint": joints[0], "identified": 1.0 + index, "manufacturer": 2.5}
-    series = {
-        "stamps": [0.0, 1.0],
-        "measured": [[1.0], [2.0]],
-        "identified": [[0.1], [0.2]],
-        "manufacturer": [[1.0], [2.0]],
-    }
+    series = {"stamps": [0.0, 1.0]} | {key: [[1.0], [2.0]] for key in ("measured", "identified", "manufacturer")}
     more = {"series": series, "joints": joints} if index < 2 else {}
     return {"index": index, "rows": [row], **more}
 
@@ -127,10 +120,8 @@ def test_the_command_runs_goes_on_and_draws(
     assert run("--table", 1, "--seeds", 2, "--out", out, "--resume", "--json", file) == 0
     told = json.loads(file.read_text())
     assert [set(row) >= {"seed", "joint", "identified", "manufacturer"} for row in told["rows"]] == [True] * 4
-    assert [(m["joint"], m["identified"], m["better"]) for m in told["medians"]] == [
-        ("knee", 2.0, 1),
-        ("elbow", 3.0, 1),
-    ]
+    medians = [(median["joint"], median["identified"], median["better"]) for median in told["medians"]]
+    assert medians == [("knee", 2.0, 1), ("elbow", 3.0, 1)]
     assert told["lost"] == ["elbow"]
     assert "worse identified than the manufacturer's, in the median: elbow" in capsys.readouterr().out
     assert run("--table", 1, "--seeds", 4, "--out", out, "--resume") == 1

@@ -95,8 +95,8 @@ def learned(model, ready):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("random", [False, True])
-def test_the_truth_is_inside_and_the_arm_is_back_where_it_began(model, ready, learned, random):
-    cell, _, found = learned[random]
+def test_the_truth_is_inside_the_arm_is_back_where_it_began_and_what_is_told_is_nested(model, ready, learned, random):
+    cell, tap, found = learned[random]
     assert found.failure == ""
     assert found.box.contains(cell.truth)
     assert found.box.is_inside(dataclasses.replace(model.arm_prior, epoch=found.box.epoch))
@@ -104,21 +104,15 @@ def test_the_truth_is_inside_and_the_arm_is_back_where_it_began(model, ready, le
     part = found.box.layout.payload
     assert np.all((found.box.payload_lower <= found.nominal) & (found.nominal <= found.box.payload_upper))
     assert abs(found.nominal[0] - cell.truth[part][0]) < 0.3
-    assert found.notes["way_back"] == "arrived"
     assert np.array_equal(found.rest, ready)
     assert np.abs(cell.measurement.q - ready).max() < 5e-3
     assert np.abs(cell.measurement.qd).max() < 1e-2
-
-
-@pytest.mark.slow
-def test_what_is_told_of_an_identification_is_plain_and_nested(learned):
-    _, tap, found = learned[False]
     notes = found.notes
+    assert notes["way_back"] == "arrived"
     assert len(notes["stamps"]) == len(notes["nominal"]) == len(notes["lower"]) == len(notes["upper"])
     assert notes["plans"] == 1
-    lower, upper = np.array(notes["lower"]), np.array(notes["upper"])
-    assert np.all(np.diff(lower, axis=0) >= 0.0)
-    assert np.all(np.diff(upper, axis=0) <= 0.0)
+    assert np.all(np.diff(notes["lower"], axis=0) >= 0.0)
+    assert np.all(np.diff(notes["upper"], axis=0) <= 0.0)
     assert notes["stamps"][-1] <= tap.log[-1].stamp
     assert notes["condition"] > 1.0
 

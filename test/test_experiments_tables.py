@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import itertools
 import json
 import pickle
 
@@ -29,7 +31,7 @@ pytestmark = pytest.mark.unproved
 
 
 def shown(table):
-    console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console = Console(width=200, record=True, file=io.StringIO())
     console.print(table)
     return console.export_text()
 
@@ -43,16 +45,13 @@ def placed(payload, success=True, why="", attempted=True, **more):
 
 def trial(method, where, failed=None, why="placement", index=0, repeat=0):
     """A trial that fails at a dumbbell, or at none."""
-    placements, over = [], False
-    for payload in ("8lb",) if where == "c" else PAYLOADS:
-        if over:
-            placements.append(placed(payload, False, "not tried", False))
-        else:
-            over = payload == failed
-            placements.append(placed(payload, not over, why if over else ""))
+    payloads = ["8lb"] if where == "c" else [*PAYLOADS]
+    end = payloads.index(failed) if failed else len(payloads)
+    words = [*[""] * end, why, *["not tried"] * len(payloads)]
+    placements = [placed(p, k < end, words[k], k <= end) for k, p in enumerate(payloads)]
     return {
-        "index": index, "experiment": where, "method": method, "trial": repeat, "seed": 0, "success": not over,
-        "reason": why if over else "", "placements": placements, "seconds": 1.0,
+        "index": index, "experiment": where, "method": method, "trial": repeat, "seed": 0, "success": not failed,
+        "reason": why if failed else "", "placements": placements, "seconds": 1.0,
     }  # fmt: skip
 
 
@@ -103,6 +102,7 @@ def test_the_narrow_course_is_left_out_where_its_dumbbell_is():
     [
         ("7", {}, "fig12"),
         ("3", {"methods": ["best"]}, "grav-pid-ours"),
+        ("3", {"methods": ["ours", "theirs"]}, "grav-pid-excit"),
         ("3", {"experiments": ["d"]}, "a, b, c"),
         ("3", {"payloads": ["9lb"]}, "8lb"),
         ("5", {"methods": ["wrong"]}, "table 5 'wrong': expected some of ours, random"),
@@ -268,10 +268,8 @@ def with_series(store, method, where, index):
 def test_pictures_are_drawn_of_what_there_is_and_of_nothing_else(tmp_path):
     store = SeriesStore(tmp_path / "series")
     options = experiment("3", experiments=["a", "b"], payloads=["5lb"])[0].options
-    results = [
-        with_series(store, method, where, i)
-        for i, (method, where) in enumerate((m, e) for m in ("ours", "random", "wrong") for e in "ab")
-    ]
+    which = enumerate(itertools.product(("ours", "random", "wrong"), "ab"))
+    results = [with_series(store, method, where, i) for i, (method, where) in which]
     found = {path.name for path in draw("3", options, results, store, tmp_path)}
     assert found == {*(f"fig{k}_{e}_5lb.png" for k in (5, 6) for e in "ab"), "fig11_a.png", "fig12_b.png"}
     for name in found:

@@ -1,4 +1,4 @@
-"""What can be added by name is one file and one line: done here as a stranger would."""
+"""What can be added by name is one file and one line: done here as a stranger would; dynamics: test_dynamics.py."""
 
 from __future__ import annotations
 
@@ -73,22 +73,12 @@ class QuietJoint:
     def gauss_newton(self, k):
         return None
 """
-BACKEND = """
-import numpy as np
-from safe_sysid.dynamics.recursion import RecursiveDynamics
-
-class Symmetric(RecursiveDynamics):
-    def mass_matrix(self, theta, q):
-        inertia = super().mass_matrix(theta, q)
-        return 0.5 * (inertia + np.swapaxes(inertia, -1, -2))
-"""
 #: Table, its name for the new one, the file, and what stands in it for the table.
 ADDED = {
     "law": ("LAWS", "springs", LAW, "Springs"),
     "feed_forward": ("FEED_FORWARDS", "hold_up", FEED_FORWARD, "HoldUp"),
     "residual_model": ("RESIDUAL_MODELS", "dashpots", RESIDUAL_MODEL, "Dashpots"),
     "cost": ("COSTS", "quiet_joint", COST, "QuietJoint"),
-    "dynamics": ("DYNAMICS", "symmetric", BACKEND, "Symmetric"),
 }
 USE = {
     "law": """
@@ -130,13 +120,6 @@ def way_of_second_joint(cost):
     assert found.plan is not None and found.certificate.ok, found.reasons
     return np.ptp(found.plan.trajectory.states(np.linspace(0.0, 3.0, 50))[:, 0, 1])
 assert way_of_second_joint("condition+20*quiet_joint") < 0.5 * way_of_second_joint("condition")
-""",
-    "dynamics": """
-from safe_sysid.dynamics import dynamics_of
-mine, ours = (dynamics_of(plain.kinematics, name) for name in ("symmetric", "recursion"))
-inertia = mine.mass_matrix(plain.theta_nominal, home + 0.3)
-assert np.array_equal(inertia, inertia.T)
-assert np.allclose(inertia, ours.mass_matrix(plain.theta_nominal, home + 0.3), rtol=0, atol=1e-13)
 """,
 }
 #: A term of friction: quadratic drag. Its line goes into a tuple of values, so the file is imported above it, too.

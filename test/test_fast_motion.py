@@ -8,7 +8,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 from certificate_support import random_model
-from geometry_support import hull_distance, random_obstacles
+from geometry_support import hull_distance, one_sided_slopes, random_obstacles
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rigid_arm import pinocchio_model
@@ -28,7 +28,6 @@ from safe_sysid.planning.motions.motion_rows import MotionRows, evenly
 from safe_sysid.reachability.cells import TrackingSet, time_cells
 from safe_sysid.reachability.clearance import enclose_clearance
 from safe_sysid.robot.frames import forward_kinematics
-from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import Body, RobotModel
 from safe_sysid.robot.scenes.scene import Scene, SceneBox
 from safe_sysid.simulation.payloads import dumbbell, theta_e_with_payload
@@ -42,18 +41,21 @@ TORQUE = [90.0] * 4 + [45.0] * 3
 
 
 @pytest.fixture(scope="module")
-def arm() -> tuple[RobotModel, np.ndarray]:
-    """The Gen3 with the 8 lb dumbbell."""
-    model = load_robot("kinova_gen3")
+def theta(model: RobotModel) -> np.ndarray:
+    """Of the Gen3 with the 8 lb dumbbell."""
     theta = np.array(model.theta_nominal)
     theta[60:70] = theta_e_with_payload(model, theta[60:70], dumbbell(8))
-    return model, theta
+    return theta
 
 
 def post(height: float) -> Scene:
     """A post where the payload would pass between ``LOW - SIDE`` and ``LOW + SIDE``."""
     xyz = np.array([0.85, 0.0, 0.5 * height])
     return Scene("post", (SceneBox("post", xyz, np.zeros(3), np.array([0.1, 0.1, height])),))
+
+
+def straight_in(seconds: float) -> QuinticTrajectory:
+    return QuinticTrajectory.to_rest(np.stack([LOW - SIDE, 0 * LOW, 0 * LOW]), LOW + SIDE, seconds)
 
 
 def pinocchio_torques(model: RobotModel, theta: np.ndarray, states: np.ndarray) -> np.ndarray:
@@ -159,20 +161,21 @@ def test_samples_are_the_trajectorys(seed: int) -> None:
 # -- distances and rows --------------------------------------------------------------------------------------------
 
 
-def with_bodies(model: RobotModel, rng: np.random.Generator) -> RobotModel:
-    """Balls, capsules and hulls on a random arm."""
+def arm_with_bodies(rng: np.random.Generator, n: int) -> tuple[RobotModel, np.ndarray]:
+    """A random arm with balls, capsules and hulls."""
+    model, theta = random_model(rng, n)
     bodies = [Body("foot", -1, rng.normal(scale=0.1, size=(2, 3)), 0.05, "base")]
     for j in range(model.n):
         count = int(rng.choice([1, 2, 5]))
         bodies.append(Body(f"body_{j}", j, rng.normal(scale=0.1, size=(count, 3)), float(rng.choice([0.0, 0.03]))))
-    return dataclasses.replace(model, bodies=tuple(bodies))
+    return dataclasses.replace(model, bodies=tuple(bodies)), theta
 
 
 @settings(max_examples=10)
 @given(SEEDS)
 def test_distances_are_those_of_the_hulls_with_exact_slopes(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    model = with_bodies(random_model(rng, 3)[0], rng)
+    model, _ = arm_with_bodies(rng, 3)
     scene = Scene("random", random_obstacles(rng))
     pairs = PairDistances(model, scene)
     q, step = rng.uniform(-3.0, 3.0, (6, 3)), 1e-5
@@ -207,8 +210,7 @@ def test_distances_are_those_of_the_hulls_with_exact_slopes(seed: int) -> None:
 @given(SEEDS)
 def test_rows_have_the_slopes_that_they_say(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    model, theta = random_model(rng, 3)
-    model = with_bodies(model, rng)
+    model, theta = arm_with_bodies(rng, 3)
     limits = MotionLimits(
         np.full(3, -3.0), np.full(3, 3.0), rng.uniform(1, 3, 3), rng.uniform(3, 9, 3), rng.uniform(10, 99, 3)
     )
@@ -220,27 +222,20 @@ def test_rows_have_the_slopes_that_they_say(seed: int) -> None:
     x, step = rng.normal(size=3 * family.free), 1e-5
     values, jacobian = rows.values_and_jacobian(x)
     assert values == pytest.approx(rows.values(x), abs=1e-12)
-    ahead, behind = (np.array([rows.values(x + s * step * e) for e in np.eye(x.size)]).T for s in (1.0, -1.0))
-    forward, backward = (ahead - values[:, None]) / step, (values[:, None] - behind) / step
-    low, high = np.minimum(forward, backward), np.maximum(forward, backward)
+    low, high = one_sided_slopes(rows.values, x, step)
     bodies = np.concatenate([np.full(part.size, "clearance" in name) for name, part in rows.parts(x).items()])
     room = np.where(bodies, 2.0, 1e-3)[:, None] * (1.0 + 0.1 * np.abs(jacobian))
     assert np.all((jacobian >= low - room) & (jacobian <= high + room) | (values > 3.9)[:, None] | bodies[:, None])
     # Distances: coal's tolerance over the step; where bodies overlap their depth is not smooth.
     smooth = bodies & (values < 1.0) & (values > -1.0)
-    agree = np.abs(jacobian - 0.5 * (forward + backward))[smooth] <= 0.3 + 0.1 * np.abs(jacobian[smooth])
+    agree = np.abs(jacobian - 0.5 * (low + high))[smooth] <= 0.3 + 0.1 * np.abs(jacobian[smooth])
     assert agree.mean() > 0.9 if agree.size else True
     # What is asked for grows away from the ends: alone, because there coal's tolerance cancels.
     wide = dataclasses.replace(rows, keep=LimitDistances(clearance=0.14, self_clearance=0.14, opening=0.06))
     narrow = dataclasses.replace(wide, keep=dataclasses.replace(wide.keep, opening=0.0))
     slope = wide.values_and_jacobian(x)[1] - narrow.values_and_jacobian(x)[1]
-    found = [
-        np.array([wide.values(x + s * step * e) - narrow.values(x + s * step * e) for e in np.eye(x.size)]).T
-        for s in (1.0, 0.0, -1.0)
-    ]
-    forward, backward = (found[0] - found[1]) / step, (found[1] - found[2]) / step
-    low, high = np.minimum(forward, backward) - 1e-3, np.maximum(forward, backward) + 1e-3
-    assert np.all((slope >= low) & (slope <= high))
+    low, high = one_sided_slopes(lambda y: wide.values(y) - narrow.values(y), x, step)
+    assert np.all((slope >= low - 1e-3) & (slope <= high + 1e-3))
 
 
 @settings(max_examples=8)
@@ -248,18 +243,15 @@ def test_rows_have_the_slopes_that_they_say(seed: int) -> None:
 def test_rows_are_the_margins_that_other_code_finds(seed: int) -> None:
     """Every family, at random motions of random arms with friction, in shares of the limit less what is to be kept."""
     rng = np.random.default_rng(seed)
-    model, theta = random_model(rng, 3)
-    model = with_bodies(model, rng)
+    model, theta = arm_with_bodies(rng, 3)
     theta[30:] = rng.uniform(1.0, 9.0, 12)  # friction and rotors that matter
     limits = MotionLimits(
         np.full(3, -3.0), rng.uniform(2.0, 4.0, 3), rng.uniform(1, 3, 3), rng.uniform(3, 9, 3), rng.uniform(10, 99, 3)
     )
     keep = LimitDistances(0.07, 0.11, 0.13, 0.17, 0.06, 0.03, 0.2)
     scene = Scene("random", random_obstacles(rng))
-    family, pairs = (
-        KnotFamily(rng.normal(size=3), rng.normal(size=3), np.array([0.7, 0.9])),
-        PairDistances(model, scene),
-    )
+    family = KnotFamily(rng.normal(size=3), rng.normal(size=3), np.array([0.7, 0.9]))
+    pairs = PairDistances(model, scene)
     at, looked = (np.arange(10) + 0.5) * 0.16, (np.arange(13) + 0.5) * 1.6 / 13
     rows = MotionRows(model, theta, pairs, family, limits, keep, at, looked, 0.01)
     x = rng.normal(size=(3, family.free))
@@ -298,8 +290,7 @@ def test_rows_are_the_margins_that_other_code_finds(seed: int) -> None:
 # -- motions -------------------------------------------------------------------------------------------------------
 
 
-def test_without_anything_in_the_way_it_is_the_motion_of_least_jerk(arm: tuple[RobotModel, np.ndarray]) -> None:
-    model, theta = arm
+def test_without_anything_in_the_way_it_is_the_motion_of_least_jerk(model: RobotModel, theta: np.ndarray) -> None:
     limits = MotionLimits.of(model, torque=TORQUE)
     motion = fast_motion(model, theta, Scene("open"), LOW - SIDE, LOW + SIDE, limits=limits, starts=1)
     assert motion.jerk == pytest.approx(720.0 * 1.6**2 / 2.0**5, rel=1e-3)
@@ -309,13 +300,9 @@ def test_without_anything_in_the_way_it_is_the_motion_of_least_jerk(arm: tuple[R
 
 
 @pytest.mark.parametrize("height", [0.2, pytest.param(0.5, marks=pytest.mark.slow)])
-def test_it_goes_around_an_obstacle(arm: tuple[RobotModel, np.ndarray], height: float) -> None:
-    model, theta = arm
+def test_it_goes_around_an_obstacle(model: RobotModel, theta: np.ndarray, height: float) -> None:
     limits, keep = MotionLimits.of(model, torque=TORQUE), LimitDistances(clearance=0.03)
-    scene, straight = (
-        post(height),
-        QuinticTrajectory.to_rest(np.stack([LOW - SIDE, 0 * LOW, 0 * LOW]), LOW + SIDE, 2.0),
-    )
+    straight, scene = straight_in(2.0), post(height)
     assert check_motion(model, theta, scene, straight, limits)["clearance"].value < 0.03, "it is in the way"
     motion = fast_motion(model, theta, scene, LOW - SIDE, LOW + SIDE, limits=limits, keep=keep, starts=1)
     assert motion.kept["clearance"].value >= 0.03 - 1e-6
@@ -324,9 +311,8 @@ def test_it_goes_around_an_obstacle(arm: tuple[RobotModel, np.ndarray], height: 
 
 
 @pytest.mark.slow
-def test_less_torque_costs_jerk_until_it_is_refused(arm: tuple[RobotModel, np.ndarray]) -> None:
+def test_less_torque_costs_jerk_until_it_is_refused(model: RobotModel, theta: np.ndarray) -> None:
     """Rotor inertia of 8 kg m^2 makes torque what binds; what no motion can keep is named."""
-    model, theta = arm
     far, last = 1.15 * SIDE, 0.0
     for limit in (60.0, 32.0):
         limits = MotionLimits.of(model, torque=[limit, *TORQUE[1:]], velocity=2.0)
@@ -342,14 +328,12 @@ def test_less_torque_costs_jerk_until_it_is_refused(arm: tuple[RobotModel, np.nd
 
 
 @pytest.mark.slow
-def test_near_its_goal_it_may_be_as_near_as_the_goal_is(arm: tuple[RobotModel, np.ndarray]) -> None:
+def test_near_its_goal_it_may_be_as_near_as_the_goal_is(model: RobotModel, theta: np.ndarray) -> None:
     """The payload comes to rest 8 mm above a table: it comes down on it, and is never nearer than at the end."""
-    model, theta = arm
     goal = LOW + SIDE
     bottom = -_payload_above(model, goal)
-    scene = Scene(
-        "t", (SceneBox("table", np.array([0.6, -0.6, bottom - 0.108]), np.zeros(3), np.array([0.9, 0.9, 0.2])),)
-    )
+    table = SceneBox("table", np.array([0.6, -0.6, bottom - 0.108]), np.zeros(3), np.array([0.9, 0.9, 0.2]))
+    scene = Scene("t", (table,))
     own = check_motion(model, theta, scene, QuinticTrajectory.hold(goal))["clearance"]
     assert own.value == pytest.approx(0.008, abs=1e-4)
     limits, keep = MotionLimits.of(model, torque=TORQUE), LimitDistances(clearance=0.04, opening=0.2)
@@ -369,8 +353,7 @@ def _payload_above(model: RobotModel, q: np.ndarray) -> float:
     return -float((body.points @ r[body.joint].T + p[body.joint])[:, 2].min() - body.radius)
 
 
-def test_bad_ends_are_named(arm: tuple[RobotModel, np.ndarray]) -> None:
-    model, theta = arm
+def test_bad_ends_are_named(model: RobotModel, theta: np.ndarray) -> None:
     low = np.array([0.0, 1.4, np.pi, -1.5, 0.0, 0.8, 1.5708])
     bent = LOW.copy()
     bent[3] = -2.57
@@ -394,14 +377,11 @@ def test_bad_ends_are_named(arm: tuple[RobotModel, np.ndarray]) -> None:
 def test_the_same_seed_gives_the_same_motion() -> None:
     """Random poses half way are tried, so the seed matters; the same one gives the same knots, bit for bit."""
     rng = np.random.default_rng(3)
-    model = random_model(rng, 2)[0]
+    model, _ = random_model(rng, 2)
     limits = MotionLimits(np.full(2, -3.0), np.full(2, 3.0), np.full(2, 3.0), np.full(2, np.inf), np.full(2, 200.0))
     start, goal = rng.uniform(-1.0, 1.0, (2, 2))
-    scene = Scene("nothing")
-    first, second = (
-        fast_motion(model, model.theta_nominal, scene, start, goal, (0.9, 0.9), limits, seed=4, starts=3)
-        for _ in range(2)
-    )
+    given = (model, model.theta_nominal, Scene("nothing"), start, goal, (0.9, 0.9), limits)
+    first, second = (fast_motion(*given, seed=4, starts=3) for _ in range(2))
     assert np.array_equal(first.trajectory.knots, second.trajectory.knots)
     assert first.seed == 4
 
@@ -411,8 +391,7 @@ def test_the_same_seed_gives_the_same_motion() -> None:
 def test_on_any_arm_it_keeps_everything_or_refuses(seed: int) -> None:
     """Small arms with random axes, friction and obstacles: what comes back is checked by other code."""
     rng = np.random.default_rng(seed)
-    model, theta = random_model(rng, 2)
-    model = with_bodies(model, rng)
+    model, theta = arm_with_bodies(rng, 2)
     scene = Scene("random", random_obstacles(rng)[:2])
     start, goal = rng.uniform(-1.0, 1.0, (2, 2))
     still = pinocchio_torques(model, theta, np.array([[start, 0 * start, 0 * start], [goal, 0 * goal, 0 * goal]]))
@@ -434,12 +413,10 @@ def test_on_any_arm_it_keeps_everything_or_refuses(seed: int) -> None:
     check_independently(model, theta, scene, motion, limits, keep)
 
 
-def test_what_a_motion_keeps_is_told_of_bad_ones_too(arm: tuple[RobotModel, np.ndarray]) -> None:
+def test_what_a_motion_keeps_is_told_of_bad_ones_too(model: RobotModel, theta: np.ndarray) -> None:
     """Every family's margin goes negative where it should, and names the culprit."""
-    model, theta = arm
-    fast = QuinticTrajectory.to_rest(np.stack([LOW - SIDE, 0 * LOW, 0 * LOW]), LOW + SIDE, 1.0)
     limits = MotionLimits.of(model, acceleration=5.0)
-    kept = check_motion(model, theta, post(0.5), fast, limits)
+    kept = check_motion(model, theta, post(0.5), straight_in(1.0), limits)
     peak = 1.6 * np.array([1.875, 5.7735])
     assert kept["velocity"].value == pytest.approx(1.7453 - peak[0], abs=1e-9)
     assert kept["acceleration"].value == pytest.approx(5.0 - peak[1], abs=1e-3)

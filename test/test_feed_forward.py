@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import time
 import tracemalloc
@@ -35,9 +36,13 @@ BOUND, RATE, N = 1.0, 4000.0, 3
 Answer = tuple[object, object]
 
 
+def arm_with(**settings: object) -> RobotModel:
+    return load_robot("three_joint", **{f"controller.feed_forward.{key}": x for key, x in settings.items()})
+
+
 @pytest.fixture(scope="module")
 def model() -> RobotModel:
-    return load_robot("three_joint", **{"controller.feed_forward.bound": BOUND})
+    return arm_with(bound=BOUND)
 
 
 @pytest.fixture(scope="module")
@@ -51,10 +56,14 @@ def found(model: RobotModel, gains: ControllerGains) -> PlannerResult:
 
 
 def added(gains: ControllerGains, feed_forward: FeedForward, bound: float = BOUND, rate: float = RATE) -> AddedTorque:
-    n = gains.K_r.size
-    longest = gains.assumptions.hold_max
-    source = FeedForwardInTick(feed_forward, n)
-    return AddedTorque("attack", source, np.full(n, bound), np.full(n, rate), longest)
+    return guard_of(feed_forward, bound, rate, gains.assumptions.hold_max)
+
+
+def guard_of(
+    feed_forward: FeedForward, bound: float = 1.0, rate: float = 100.0, longest: float = 2e-3, **more: object
+) -> AddedTorque:
+    source = FeedForwardInTick(feed_forward, N)
+    return AddedTorque("said", source, np.full(N, bound), np.full(N, rate), longest, **more)
 
 
 # --- what a feed-forward may say ------------------------------------------------------------------------------------
@@ -80,21 +89,12 @@ class Attacks:
     def with_the_motion(self, *state: object) -> Answer:
         return 1e3 * np.sign(state[1]), 1.0
 
-    def stuck(self, *state: object) -> Answer:
-        return np.array([1.0, -1.0, 1.0]) * 1e300, 1.0
-
     def switching(self, *state: object) -> Answer:
         self.ticks += 1
         return np.full(N, (-1.0) ** self.ticks * 1e3), 1.0
 
     def random(self, *state: object) -> Answer:
         return self.rng.choice([-1e3, 1e3], N), self.rng.uniform()
-
-    def not_a_number(self, *state: object) -> Answer:
-        return np.full(N, np.nan), 1.0
-
-    def infinite_in_one(self, *state: object) -> Answer:
-        return np.array([0.0, np.inf, 0.0]), 1.0
 
     def now_and_then_nan(self, *state: object) -> Answer:
         self.ticks += 1
@@ -105,21 +105,6 @@ class Attacks:
 
     def trust_is_nan(self, *state: object) -> Answer:
         return -np.sign(self.r(*state)), np.nan
-
-    def trust_is_no_number(self, *state: object) -> Answer:
-        return np.zeros(N), "yes"
-
-    def too_many_joints(self, *state: object) -> Answer:
-        return np.zeros(N + 1), 1.0
-
-    def one_number(self, *state: object) -> Answer:
-        return 1.0, 1.0
-
-    def says_nothing(self, *state: object) -> Answer:
-        return None  # type: ignore[return-value]
-
-    def texts(self, *state: object) -> Answer:
-        return ["a", "b", "c"], 1.0
 
     def raises(self, *state: object) -> Answer:
         self.ticks += 1
@@ -134,7 +119,22 @@ class Attacks:
         return answer
 
 
+#: What is said whatever the arm does.
+SAID: dict[str, object] = {
+    "stuck": (np.array([1.0, -1.0, 1.0]) * 1e300, 1.0),
+    "not_a_number": (np.full(N, np.nan), 1.0),
+    "infinite_in_one": (np.array([0.0, np.inf, 0.0]), 1.0),
+    "trust_is_no_number": (np.zeros(N), "yes"),
+    "too_many_joints": (np.zeros(N + 1), 1.0),
+    "one_number": (1.0, 1.0),
+    "says_nothing": None,
+    "texts": (["a", "b", "c"], 1.0),
+}
 ATTACKS = [name for name, entry in vars(Attacks).items() if callable(entry) and name not in ("__init__", "r")]
+
+
+def attack_of(gains: ControllerGains, name: str) -> FeedForward:
+    return (lambda *_: SAID[name]) if name in SAID else getattr(Attacks(gains), name)  # type: ignore[return-value]
 
 
 def outward_attack(model: RobotModel) -> FeedForward:
@@ -185,7 +185,7 @@ def drive(
     plant = build_plant(
         model, payload, load_scene("open"), seed, noise="none", draw="corner", actuator="adversarial", q0=home
     )
-    theta, free = plant.theta_true, RigidArm(model, plant.theta_true, home, substeps=1)
+    free = RigidArm(model, plant.theta_true, home, substeps=1)
     a, own = gains.assumptions, RobustLaw(model.kinematics, gains, model.friction_transition_velocity)
     controller = Controller(model, gains, added=attached)
     m = plant.measurement
@@ -217,10 +217,8 @@ def drive(
         r = de + gains.K_r * e
         energy = 0.5 * r @ free.inertia(q) @ r
         seen.energy = max(seen.energy, energy / gains.V_max)
-        for name, found_, bound in (
-            ("r", r, gains.r_bound), ("e", e, gains.e_bound), ("de", de, gains.de_bound),
-        ):  # fmt: skip
-            setattr(seen, name, max(getattr(seen, name), float(np.max(np.abs(found_) / bound))))
+        for name, share in (("r", r / gains.r_bound), ("e", e / gains.e_bound), ("de", de / gains.de_bound)):
+            setattr(seen, name, max(getattr(seen, name), float(np.max(np.abs(share)))))
         assert max(seen.energy, seen.r, seen.e, seen.de) <= 1.0
         if attached is not None and attached.why_not:
             seen.why.add(attached.why_not)
@@ -231,19 +229,24 @@ def drive(
         else:
             m = plant.step(command)
             stamp, q, qd = m.stamp, m.q.copy(), m.qd.copy()
-    assert theta is plant.theta_true
     assert controller.state is not ControllerState.FAULT
     return seen, np.array(commands)
 
 
-@pytest.mark.parametrize("name", ATTACKS)
-def test_whatever_a_feed_forward_says_every_claim_holds(
-    model: RobotModel, gains: ControllerGains, found: PlannerResult, name: str
-) -> None:
-    attack = getattr(Attacks(gains), name)
+Driving = Callable[..., tuple[Seen, np.ndarray]]
+
+
+@pytest.fixture(scope="module")
+def driving(model: RobotModel, gains: ControllerGains, found: PlannerResult) -> Driving:
+    return functools.partial(drive, model, gains, found)
+
+
+@pytest.mark.parametrize("name", [*ATTACKS, *SAID])
+def test_whatever_a_feed_forward_says_every_claim_holds(gains: ControllerGains, driving: Driving, name: str) -> None:
+    attack = attack_of(gains, name)
     useless = name in ("not_a_number", "infinite_in_one", "too_many_joints", "says_nothing", "texts", "one_number")
     whole = name == "outward"  # the others through the plan's first second, or its beginning
-    seen, _ = drive(model, gains, found, added(gains, attack), seconds=3.6 if whole else 0.8 if useless else 1.5)
+    seen, _ = driving(added(gains, attack), seconds=3.6 if whole else 0.8 if useless else 1.5)
     assert seen.e > 0.0
     if name in ("outward", "inward", "with_the_motion", "stuck", "switching"):
         assert seen.added > 0.9  # it had its way, up to the bound
@@ -263,24 +266,24 @@ def test_whatever_a_feed_forward_says_every_claim_holds(
     ],
 )
 def test_claims_hold_in_a_simulation_that_shares_nothing_with_the_plant(
-    model: RobotModel, gains: ControllerGains, found: PlannerResult, name: str, seed: int
+    gains: ControllerGains, driving: Driving, name: str, seed: int
 ) -> None:
-    attack = getattr(Attacks(gains), name)
+    attack = attack_of(gains, name)
     seconds = 3.6 if name == "outward" else 1.5
-    seen, _ = drive(model, gains, found, added(gains, attack), seconds=seconds, seed=seed, own_simulator=True)
+    seen, _ = driving(added(gains, attack), seconds=seconds, seed=seed, own_simulator=True)
     assert seen.added > 0.9
 
 
-def test_claims_hold_where_answers_are_late(model: RobotModel, gains: ControllerGains, found: PlannerResult) -> None:
+def test_claims_hold_where_answers_are_late(gains: ControllerGains, driving: Driving) -> None:
     late = Late(FeedForwardInTick(Attacks(gains).outward, N))
     guard = AddedTorque("late", late, np.full(N, BOUND), np.full(N, RATE), gains.assumptions.hold_max)
-    seen, _ = drive(model, gains, found, guard, seconds=1.5)
+    seen, _ = driving(guard, seconds=1.5)
     assert seen.added > 0.5
     assert seen.why == {"feed-forward late"}
     assert not np.any(guard.torque)  # it stayed away for good
 
 
-def test_the_attack_has_teeth(model: RobotModel, gains: ControllerGains, found: PlannerResult) -> None:
+def test_the_attack_has_teeth(model: RobotModel, gains: ControllerGains, driving: Driving) -> None:
     """Outward torque beyond what the theorem leaves room for is not survived: the checks of `drive` find it."""
     wild = added(gains, Attacks(gains).outward, bound=60.0 * BOUND, rate=9e3)
     wild_claim = Controller(model, gains, added=wild).bound_status
@@ -293,13 +296,12 @@ def test_the_attack_has_teeth(model: RobotModel, gains: ControllerGains, found: 
         slice(None), -60.0 * np.sign(ref[1] - qd + gains.K_r * (ref[0] - q)))})  # fmt: skip
     wild.__class__ = lying
     with pytest.raises(AssertionError):
-        drive(model, gains, found, wild)
+        driving(wild)
 
 
-def test_a_feed_forward_of_zero_changes_no_bit(model: RobotModel, gains: ControllerGains, found: PlannerResult) -> None:
-    zero = added(gains, lambda q, *_: (0.0 * q, 1.0))
-    _, without = drive(model, gains, found, None, seconds=1.0)
-    _, with_zero = drive(model, gains, found, zero, seconds=1.0)
+def test_a_feed_forward_of_zero_changes_no_bit(gains: ControllerGains, driving: Driving) -> None:
+    _, without = driving(None, seconds=1.0)
+    _, with_zero = driving(added(gains, lambda q, *_: (0.0 * q, 1.0)), seconds=1.0)
     np.testing.assert_array_equal(without, with_zero)
 
 
@@ -308,36 +310,24 @@ def test_without_a_bound_gains_and_statements_say_nothing_of_it() -> None:
     gains = design_gains(plain, lockstep=True)
     assert not np.any(gains.assumptions.feed_forward)
     assert "feed_forward" not in gains_statement(gains, plain)["assumptions"]
-    room = load_robot("three_joint", **{"controller.feed_forward.bound": [0.5, 0.0, 0.0]})
+    room = arm_with(bound=[0.5, 0.0, 0.0])
     stated = gains_statement(design_gains(room, lockstep=True), room)["assumptions"]
     assert stated["feed_forward"] == [0.5, 0.0, 0.0]
 
 
-def test_more_room_costs_more(model: RobotModel) -> None:
-    bounds, tubes, powers = (0.0, 0.5, 2.0), [], []
-    for bound in bounds:
-        arm = load_robot("three_joint", **{"controller.feed_forward.bound": bound})
-        gains = design_gains(arm, lockstep=True)
-        tubes.append(float(gains.e_bound[0]))
-        powers.append(float(gains.late_rates[0]))
-    assert all(a < b for a, b in itertools.pairwise(tubes))
-    assert all(a < b for a, b in itertools.pairwise(powers))
+def test_more_room_costs_more() -> None:
+    designed = [design_gains(arm_with(bound=bound), lockstep=True) for bound in (0.0, 0.5, 2.0)]
+    for less, more in itertools.pairwise(designed):
+        assert less.e_bound[0] < more.e_bound[0]
+        assert less.late_rates[0] < more.late_rates[0]
 
 
 @pytest.mark.parametrize("source", ["command", pytest.param("motor", marks=pytest.mark.slow)])
 def test_bounds_hold_the_truth_while_torque_is_added(monkeypatch: pytest.MonkeyPatch, source: str) -> None:
     """Identification works with the whole torque: rows know of no law."""
-    attack = "test_feed_forward:outward_attack"
-    monkeypatch.setitem(FEED_FORWARDS, "residual", attack)
-    arm = load_robot(
-        "three_joint",
-        **{
-            "controller.feed_forward.name": "residual",
-            "controller.feed_forward.bound": BOUND,
-            "controller.feed_forward.rate": RATE,
-            "measurement.torque_source": source,
-        },
-    )
+    monkeypatch.setitem(FEED_FORWARDS, "residual", "test_feed_forward:outward_attack")
+    attacked = {"name": "residual", "bound": BOUND, "rate": RATE}
+    arm = load_robot("three_joint", **{"controller.feed_forward": attacked, "measurement.torque_source": source})
     scene = load_scene("open")
     plant = build_plant(arm, payload_from_spec("4lb"), scene, 3, draw="corner")
     result = Episode(arm, plant, scene, plans=1, seed=3).run()
@@ -354,9 +344,7 @@ def test_bounds_hold_the_truth_while_torque_is_added(monkeypatch: pytest.MonkeyP
 
 def test_what_is_added_approaches_trust_times_torque_at_the_rate_and_stays_in_the_bound() -> None:
     said = [np.array([0.4, -5.0, 0.0]), 1.0]
-    guard = AddedTorque(
-        "said", FeedForwardInTick(lambda *_: (said[0], said[1]), N), np.ones(N), np.full(N, 100.0), 2e-3
-    )
+    guard = guard_of(lambda *_: (said[0], said[1]))
     q, reference, step = np.zeros(N), np.zeros((4, N)), 0.1
 
     def tick(elapsed: float = 1e-3) -> np.ndarray:
@@ -389,28 +377,27 @@ def test_what_is_added_approaches_trust_times_torque_at_the_rate_and_stays_in_th
 @pytest.mark.parametrize("bad", [(np.full(N, np.nan), 1.0), (np.ones(N), 0.0), (np.ones(N + 1), 1.0)])
 def test_what_is_wrong_is_withdrawn_within_a_tick_and_what_is_late_fades(bad: tuple[np.ndarray, float]) -> None:
     said = [(np.ones(N), 1.0)]
-    source = FeedForwardInTick(lambda *_: said[0], N)
-    guard = AddedTorque("said", source, np.ones(N), np.full(N, 100.0), 2e-3, back=np.full(N, 1000.0))
-    q, reference = np.zeros(N), np.zeros((4, N))
+    guard = guard_of(lambda *_: said[0], back=np.full(N, 1000.0))
+    at_rest = (0.0, np.zeros(N), np.zeros(N), np.zeros((4, N)), 1e-3)
     for _ in range(10):
-        guard.next(0.0, q, q, reference, 1e-3)
+        guard.next(*at_rest)
     np.testing.assert_allclose(guard.torque, 1.0, rtol=1e-12)
-    source.ask = lambda *_: LATE
-    guard.next(0.0, q, q, reference, 1e-3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(guard._source, "ask", lambda *_: LATE)
+        guard.next(*at_rest)
     np.testing.assert_allclose(guard.torque, 0.9, rtol=1e-12)
-    del source.ask
     said[0] = bad
-    guard.next(0.0, q, q, reference, 1e-3)
+    guard.next(*at_rest)
     assert not np.any(guard.torque), guard.why_not
     said[0] = np.ones(N), 1.0
     guard.begin()
-    guard.next(0.0, q, q, reference, 1e-3)
+    guard.next(*at_rest)
     np.testing.assert_allclose(guard.torque, 0.1, rtol=1e-12)
 
 
 def test_a_tick_keeps_no_memory() -> None:
     answer = np.ones(N)
-    guard = AddedTorque("steady", FeedForwardInTick(lambda *_: (answer, 1.0), N), np.ones(N), np.ones(N), 1e-3)
+    guard = guard_of(lambda *_: (answer, 1.0))
     q, reference = np.zeros(N), np.zeros((4, N))
     for _ in range(2100):
         guard.next(0.0, q, q, reference, 1e-3)
@@ -430,7 +417,7 @@ def test_what_failed_is_asked_again_only_after_a_start() -> None:
         calls.append(state[-1])
         raise ValueError("lost its file")
 
-    guard = AddedTorque("failing", FeedForwardInTick(failing, N), np.ones(N), np.ones(N), 1e-3)
+    guard = guard_of(failing)
     for k in range(5):
         guard.next(k, np.zeros(N), np.zeros(N), np.zeros((3, N)), 1e-3)
     assert guard.why_not == "feed-forward failed: ValueError: lost its file"
@@ -492,20 +479,23 @@ def beside(model: RobotModel):  # type: ignore[no-untyped-def]
         assert asked.source.process.returncode is not None
 
 
-def check_failure(asked: Asked, said: str) -> None:
-    """From 0.5 s on it fails: that is said, and nothing else happens."""
-    assert asked.until(lambda why: "failed" in why, t=1.0).startswith(said)
-    asked.source.reset()
-    assert asked().startswith(said)
-
-
-def test_answers_come_from_beside_the_loop_until_one_raises(beside) -> None:  # type: ignore[no-untyped-def]
-    asked = beside(makers.steady)
+@pytest.mark.parametrize(
+    ("maker", "torque", "trust", "said"),
+    [
+        (makers.steady, lambda q: 0.5 + q, 0.75, "RuntimeError: no idea"),
+        (makers.dies_later, lambda q: 0.0 * q, 1.0, "its process has ended"),
+    ],
+)
+def test_answers_come_from_beside_the_loop_until_one_raises_or_the_process_dies(beside, maker, torque, trust, said):
+    asked = beside(maker)
     assert asked() == "feed-forward late"  # not ready yet, and nobody waits
     asked.until(lambda why: not why)
-    np.testing.assert_array_equal(asked.source.torque, np.full(N, 0.5) + asked.q)
-    assert asked.source.trust == 0.75
-    check_failure(asked, "feed-forward failed: RuntimeError: no idea")
+    np.testing.assert_array_equal(asked.source.torque, torque(asked.q))
+    assert asked.source.trust == trust
+    # From 0.5 s on it fails: that is said, and nothing else happens.
+    assert asked.until(lambda why: "failed" in why, t=1.0).startswith(f"feed-forward failed: {said}")
+    asked.source.reset()
+    assert asked().startswith(f"feed-forward failed: {said}")
 
 
 def test_no_tick_waits_for_a_slow_answer(beside) -> None:  # type: ignore[no-untyped-def]
@@ -515,12 +505,6 @@ def test_no_tick_waits_for_a_slow_answer(beside) -> None:  # type: ignore[no-unt
     assert time.monotonic() - begun < 60.0  # 150 s if each had waited
     time.sleep(1.0)
     assert asked() == "feed-forward late"  # the answer has come, and is too old
-
-
-def test_a_process_that_dies_is_said(beside) -> None:  # type: ignore[no-untyped-def]
-    asked = beside(makers.dies_later)
-    asked.until(lambda why: not why)
-    check_failure(asked, "feed-forward failed: its process has ended")
 
 
 def test_what_cannot_be_made_there_is_said(beside) -> None:  # type: ignore[no-untyped-def]
@@ -562,8 +546,7 @@ def test_a_law_that_says_it_proves_tracking_must_say_its_s(model: RobotModel, ga
     ],
 )
 def test_what_cannot_be_added_is_refused(override: dict[str, object], found: str) -> None:
-    keys = {"name": "residual", "bound": 1.0, **override}
-    arm = load_robot("three_joint", **{f"controller.feed_forward.{key}": x for key, x in keys.items()})
+    arm = arm_with(**{"name": "residual", "bound": 1.0, **override})
     with pytest.raises(ParameterError, match=found):
         make_added_torque(arm, design_gains(arm, lockstep=True), lockstep=True)
 
@@ -573,16 +556,15 @@ def test_what_cannot_be_added_is_refused(override: dict[str, object], found: str
     [{"bound": -1.0}, {"bound": [1.0, 2.0]}, {"rate": 0.0}, {"late_s": 2.0}, {"name": "nonsense"}, {"residual": "no"}],
 )
 def test_values_out_of_range_are_refused_by_name(bad: dict[str, object]) -> None:
-    (key, value) = next(iter(bad.items()))
+    (key,) = bad
     with pytest.raises(ConfigError, match=rf"controller\.feed_forward\.{key}"):
-        load_robot("three_joint", **{f"controller.feed_forward.{key}": value})
+        arm_with(**bad)
 
 
 def ripple_file(tmp_path: Path, text: str) -> RobotModel:
     path = tmp_path / "ripple.yaml"
     path.write_text(text)
-    keys = {"name": "residual", "bound": 1.0, "residual": "ripple", "file": str(path)}
-    return load_robot("three_joint", **{f"controller.feed_forward.{key}": x for key, x in keys.items()})
+    return arm_with(name="residual", bound=1.0, residual="ripple", file=str(path))
 
 
 def test_ripple_is_what_its_file_says(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from safe_sysid.apps.verify.verification import VerifyStatus
 from safe_sysid.studies.campaign.cases.case import build_case
 from safe_sysid.studies.forgeries import trial as summary
 from safe_sysid.studies.forgeries.directory import SMALL, answer_to, honest_run, identify_and_write, log_of, trusting
-from safe_sysid.studies.forgeries.edits import EDITS, ForgeryScene, leaves, pattern_of
+from safe_sysid.studies.forgeries.edits import EDITS, leaves, pattern_of
 from safe_sysid.studies.forgeries.trial import CHANGES, contradict, forge
 
 
@@ -26,14 +26,15 @@ def test_no_forgery_passes(way: str, first: int) -> None:
     assert all(trial["answer"] in ("FAIL", "refused") for trial in trials)
 
 
-def test_every_field_of_a_result_is_recomputed_or_said_to_be_told(tmp_path: Path) -> None:
+@pytest.fixture
+def result(tmp_path: Path) -> Path:
+    """Of a copy of an honest run."""
+    return Path(shutil.copytree(honest_run(0, 0).folder, tmp_path / "run")) / "result.json"
+
+
+def test_every_field_of_a_result_is_recomputed_or_said_to_be_told(result: Path) -> None:
     """Each leaf of result.json changed by itself: refused, unless it is in the list of what is only told."""
-    run = honest_run(0, 0)
-    folder = tmp_path / "run"
-    shutil.copytree(run.folder, folder)
-    path = folder / "result.json"
-    content = json.loads(path.read_text())
-    seen = set()
+    content, seen = json.loads(result.read_text()), set()
     for leaf, value in leaves(content):
         pattern = pattern_of(leaf)
         if pattern in seen:
@@ -48,24 +49,20 @@ def test_every_field_of_a_result_is_recomputed_or_said_to_be_told(tmp_path: Path
             else value + 1 if isinstance(value, (int, float))
             else f"{value}x"
         )  # fmt: skip
-        path.write_text(json.dumps(forged))
-        answer, text = answer_to(folder, run.verification)
+        result.write_text(json.dumps(forged))
+        answer, text = answer_to(result.parent, honest_run(0, 0).verification)
         told = any(pattern == name or pattern.startswith((f"{name}.", f"{name}[")) for name in TOLD)
         assert told or answer is not VerifyStatus.PASS, f"{pattern}: {text}"
     assert {"payload.lower[]", "log.sha256", "parameters[].unit", "frame", "method", "updates[].time_s"} <= seen
 
 
-def test_a_truthful_change_of_files_passes(tmp_path: Path) -> None:
+def test_a_truthful_change_of_files_passes(result: Path) -> None:
     """The attack is not refused for being touched: what a run only tells may be anything."""
-    run = honest_run(0, 0)
-    folder = tmp_path / "run"
-    shutil.copytree(run.folder, folder)
-    path = folder / "result.json"
-    content = json.loads(path.read_text())
+    content = json.loads(result.read_text())
     content["seconds"]["identify"] = 1e3
     content["message"] = "another one"
-    path.write_text(json.dumps(content))
-    assert answer_to(folder, run.verification)[0] is VerifyStatus.PASS
+    result.write_text(json.dumps(content))
+    assert answer_to(result.parent, honest_run(0, 0).verification)[0] is VerifyStatus.PASS
 
 
 @pytest.mark.parametrize("index", [366, 1524])
@@ -128,8 +125,3 @@ def test_a_withdrawal_says_why_and_outlives_a_restart(tmp_path: Path) -> None:
     answer, text = answer_to(folder, trusting(model))
     assert answer is VerifyStatus.FAIL
     assert "were withdrawn" in text
-
-
-def test_scenes_pick_from_what_there_is() -> None:
-    assert {"folder", "run", "other", "rng"} == set(ForgeryScene.__dataclass_fields__)
-    assert abs(sum(share for _, share in EDITS.values()) - 1.0) < 1e-12

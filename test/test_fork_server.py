@@ -29,10 +29,11 @@ def become_node(name, arguments):
     time.sleep(600)
 sys.modules["__main__"].become_node = become_node
 """
+Start = Callable[..., ForkServer]
 
 
 @pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., ForkServer]]:
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """Starts servers that fork the above, after the modules whose text is given."""
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("OF_THE_SERVER", "1")
@@ -54,9 +55,7 @@ def ended(process: NodeProcess) -> int:
     return process.process.returncode
 
 
-def test_a_fork_has_its_own_environment_session_output_and_exit_status(
-    server: Callable[..., ForkServer], tmp_path: Path
-) -> None:
+def test_a_fork_has_its_own_environment_session_output_and_exit_status(server: Start, tmp_path: Path) -> None:
     with ProcessGroup(server()) as group:
         told = group.start("told", ["a", "b"], {"COLOUR": "blue"}, tmp_path / "logs" / "told.log")
         broken = group.start("broken", [], {"COLOUR": "red"}, tmp_path / "broken.log")
@@ -67,7 +66,7 @@ def test_a_fork_has_its_own_environment_session_output_and_exit_status(
     assert broken.exit_report().startswith("broken ended with exit status 1; its last lines:")
 
 
-def test_a_signal_reaches_one_fork_and_is_told(server: Callable[..., ForkServer], tmp_path: Path) -> None:
+def test_a_signal_reaches_one_fork_and_is_told(server: Start, tmp_path: Path) -> None:
     with ProcessGroup(server()) as group:
         two = [group.start(name, [], {}, tmp_path / f"{name}.log") for name in ("one", "other")]
         wait_for(lambda: all(process.check_ready() for process in two), 30.0, "READY")
@@ -80,16 +79,14 @@ def test_a_signal_reaches_one_fork_and_is_told(server: Callable[..., ForkServer]
         assert two[1].process.returncode == -signal.SIGINT
 
 
-def test_a_module_that_cannot_be_imported_is_told_and_the_rest_goes_on(
-    server: Callable[..., ForkServer], tmp_path: Path
-) -> None:
+def test_a_module_that_cannot_be_imported_is_told_and_the_rest_goes_on(server: Start, tmp_path: Path) -> None:
     one = server(missing="import no_such_library")
     with ProcessGroup(one) as group:
         assert ended(group.start("told", [], {"COLOUR": "blue"}, tmp_path / "log")) == 3
     assert one.errors()[-1] == "ModuleNotFoundError: No module named 'no_such_library'"
 
 
-def test_forks_end_with_the_server_and_count_as_ended(server: Callable[..., ForkServer], tmp_path: Path) -> None:
+def test_forks_end_with_the_server_and_count_as_ended(server: Start, tmp_path: Path) -> None:
     one = server()
     with ProcessGroup(one) as group:
         process = group.start("one", [], {}, tmp_path / "log")
@@ -100,18 +97,12 @@ def test_forks_end_with_the_server_and_count_as_ended(server: Callable[..., Fork
         with pytest.raises(ProcessDiedError, match="one was killed by SIGKILL"):
             group.check()
         late = group.start("late", [], {}, tmp_path / "late.log")
+        group.processes[:] = [late]
         with pytest.raises(ProcessDiedError, match="late could not be started: the process that nodes are forked of"):
-            ProcessGroup.check(group_of(group, late))
+            group.check()
 
 
-def group_of(group: ProcessGroup, process: NodeProcess) -> ProcessGroup:
-    group.processes[:] = [process]
-    return group
-
-
-def test_a_group_that_stops_before_anything_is_forked_waits_for_nothing(
-    server: Callable[..., ForkServer], tmp_path: Path
-) -> None:
+def test_a_group_that_stops_before_anything_is_forked_waits_for_nothing(server: Start, tmp_path: Path) -> None:
     began = time.monotonic()
     with ProcessGroup(server(slow="import time; time.sleep(60)")) as group:
         process = group.start("one", [], {}, tmp_path / "log")
@@ -120,9 +111,7 @@ def test_a_group_that_stops_before_anything_is_forked_waits_for_nothing(
     assert process.process.returncode == -signal.SIGKILL
 
 
-def test_a_server_with_threads_starts_a_process_that_has_none_of_them(
-    server: Callable[..., ForkServer], tmp_path: Path
-) -> None:
+def test_a_server_with_threads_starts_a_process_that_has_none_of_them(server: Start, tmp_path: Path) -> None:
     """A fork has only the thread that forked: a library that counts on another would wait for ever."""
     threads = "import threading, time\nthreading.Thread(target=time.sleep, args=(600,), daemon=True).start()"
     for modules, forked in (({}, True), ({"threads": threads}, False)):

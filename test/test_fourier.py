@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
+import pinocchio as pin
 import pytest
 from certificate_support import random_model
+from geometry_support import one_sided_slopes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.polynomial import chebyshev
@@ -22,6 +25,7 @@ from safe_sysid.planning.motions.fast_motion import check_motion
 from safe_sysid.planning.motions.knot_family import MotionSampler
 from safe_sysid.planning.motions.motion_limits import MotionLimits
 from safe_sysid.robot.loading import load_robot
+from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scenes.scene import Scene, SceneBox, load_scene
 from safe_sysid.trajectories.fourier import FourierFamily, FourierTrajectory
 from safe_sysid.trajectories.plan import Plan
@@ -151,17 +155,15 @@ def test_the_family_is_linear_and_holds_every_series_at_rest(seed: int) -> None:
 # -- excitation ----------------------------------------------------------------------------------------------------
 
 
-def pinocchio_condition(model, series: FourierTrajectory, samples: int) -> float:  # type: ignore[no-untyped-def]
-    """Condition number of theta_e's columns by Pinocchio's own regressor."""
-    import pinocchio as pin
-
+def pinocchio_condition(
+    model: RobotModel, series: FourierTrajectory, samples: int, scale: float | np.ndarray = 1.0
+) -> float:
+    """Condition number of theta_e's columns, each times its scale, by Pinocchio's own regressor."""
     chain = pinocchio_model(model, model.theta_nominal)
     data = chain.createData()
-    times = (np.arange(samples) + 0.5) * series.period / samples
-    rows = []
-    for q, qd, qdd, _ in series.states(times):
-        rows.append(pin.computeJointTorqueRegressor(chain, data, q, qd, qdd)[:, -10:])
-    return float(np.linalg.cond(np.concatenate(rows)))
+    states = series.states((np.arange(samples) + 0.5) * series.period / samples)
+    rows = [pin.computeJointTorqueRegressor(chain, data, *state[:3])[:, -10:] for state in states]
+    return float(np.linalg.cond(np.concatenate(rows) * scale))
 
 
 @pytest.fixture(scope="module")
@@ -231,7 +233,7 @@ def test_rows_have_the_slopes_that_they_say(seed: int) -> None:
         velocity=np.full(3, 2.0), acceleration=np.full(3, 9.0), jerk=np.full(3, 90.0), inertia_upper=np.full(3, 40.0),
     )  # fmt: skip
     cut = {name: getattr(gains, name)[:3] for name in ("K_r", "K_d", "inertia_lower", "r_bound", "e_bound", "de_bound")}
-    fake = _Fake({**cut, "assumptions": small, "own_damping": gains.own_damping})
+    fake = SimpleNamespace(**cut, assumptions=small, own_damping=gains.own_damping)  # what rows read of gains
     scene = Scene("s", (SceneBox("post", rng.normal(size=3), np.zeros(3), np.full(3, 0.3)),))
     family = FourierFamily(rng.normal(size=3), 4.0, 3)
     times = np.linspace(0.2, 3.8, 5)
@@ -241,20 +243,11 @@ def test_rows_have_the_slopes_that_they_say(seed: int) -> None:
     x, step = 0.2 * rng.normal(size=3 * family.free), 1e-6
     values, jacobian = rows.values_and_jacobian(x)
     assert values == pytest.approx(rows.values(x), abs=1e-12)
-    ahead, behind = (np.array([rows.values(x + sign * step * e) for e in np.eye(x.size)]).T for sign in (1.0, -1.0))
-    forward, backward = (ahead - values[:, None]) / step, (values[:, None] - behind) / step
+    low, high = one_sided_slopes(rows.values, x, step)
     # At a kink one side's slope is as good as the other's; what does not matter any more has none.
     matters = values < 3.9
-    low, high = np.minimum(forward, backward), np.maximum(forward, backward)
     scale = 1e-3 * (1.0 + np.abs(jacobian))
     assert np.all((jacobian >= low - scale) & (jacobian <= high + scale) | ~matters[:, None])
-
-
-class _Fake:
-    """Gains of a smaller arm: what rows read of them."""
-
-    def __init__(self, fields: dict) -> None:
-        self.__dict__.update(fields)
 
 
 @pytest.mark.slow
@@ -266,21 +259,12 @@ def test_the_certified_series_is_certified() -> None:
         model, box, scene, gains, start, period=5.0, harmonics=3, starts=1, iterations=8, rounds=2
     )
     assert found.certificate is not None
-    again = verify_plan(
-        Plan(found.trajectory, 0.0, 5.0, box.identity, 0, np.zeros(7)), model, box, scene, gains, intervals=150
-    )
+    plan = Plan(found.trajectory, 0.0, 5.0, box.identity, 0, np.zeros(7))
+    again = verify_plan(plan, model, box, scene, gains, intervals=150)
     assert again.ok, again.summary()
     assert np.array_equal(found.trajectory.knots[0, 0], start)
-    assert found.scaled == pytest.approx(np.linalg.cond(_rows(model, found.series) * payload_scale(box)), rel=1e-6)
+    assert found.scaled == pytest.approx(pinocchio_condition(model, found.series, 128, payload_scale(box)), rel=1e-6)
     assert found.scaled < 1e4, "it moves"
-
-
-def _rows(model, series: FourierTrajectory) -> np.ndarray:  # type: ignore[no-untyped-def]
-    from safe_sysid.dynamics import dynamics_of
-
-    states = series.states((np.arange(128) + 0.5) * series.period / 128)
-    q, qd, qdd = (np.ascontiguousarray(states[:, i]) for i in range(3))
-    return dynamics_of(model.kinematics).torque_regressor(q, qd, qdd)[:, :, 60:70].reshape(-1, 10)
 
 
 def test_a_start_that_may_not_be_held_is_refused() -> None:

@@ -89,10 +89,8 @@ def test_comparisons_see_the_last_bit_and_what_is_far() -> None:
     assert "lower[3]" in told
     assert "1 ulp" in told
     assert list(_far(outcome, one_ulp)) == []
-    wider = (
-        float.fromhex(outcome["upper"][0])
-        + 1e-6 * np.diff([float.fromhex(outcome[x][0]) for x in ("lower", "upper")])[0]
-    )
+    lower, upper = (float.fromhex(outcome[end][0]) for end in ("lower", "upper"))
+    wider = upper + 1e-6 * (upper - lower)
     assert list(_far(outcome, {**outcome, "upper": [wider.hex(), *outcome["upper"][1:]]}))
     plan = FROZEN["outcomes"]["plan ur5e gentle"]
     margins = {**plan["margins"], "torque": (float.fromhex(plan["margins"]["torque"]) * (1 + 1e-6)).hex()}

@@ -42,6 +42,10 @@ def edited(content: bytes, changes: list[Edit]) -> bytes:
     return content
 
 
+def tries(count: int) -> settings:
+    return settings(max_examples=count, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("fuzz")
@@ -68,15 +72,9 @@ def test_the_parser_reads_what_is_valid(name: str, folder: Path) -> None:
 @pytest.mark.parametrize("name", sorted(TARGETS))
 def test_mutations_of_valid_files_are_read_or_refused(name: str, folder: Path) -> None:
     target = TARGETS[name]
-    seeds = target.seeds()
 
-    @settings(
-        max_examples=EXAMPLES if name not in SLOW else EXAMPLES // 3,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(seed=st.sampled_from(seeds), changes=edits(target))
+    @tries(EXAMPLES if name not in SLOW else EXAMPLES // 3)
+    @given(seed=st.sampled_from(target.seeds()), changes=edits(target))
     def attack(seed: bytes, changes: list[Edit]) -> None:
         check(target, edited(seed, changes), folder)
 
@@ -87,12 +85,7 @@ def test_mutations_of_valid_files_are_read_or_refused(name: str, folder: Path) -
 def test_noise_is_read_or_refused(name: str, folder: Path) -> None:
     target = TARGETS[name]
 
-    @settings(
-        max_examples=EXAMPLES // 2 if name not in SLOW else EXAMPLES // 4,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
+    @tries(EXAMPLES // 2 if name not in SLOW else EXAMPLES // 4)
     @given(st.binary(max_size=300))
     @example(b"")
     def attack(content: bytes) -> None:

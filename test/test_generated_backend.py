@@ -142,12 +142,6 @@ def test_laws_that_prove_nothing_of_the_model_may_use_it():
             np.testing.assert_allclose(found, expected, atol=1e-10 * np.abs(expected).max())
 
 
-def test_a_branch_has_no_generated_dynamics():
-    kin = load_robot("three_joint").kinematics
-    with pytest.raises(ModelError, match="a branch"):
-        GeneratedDynamics(kin._replace(parent=np.array([-1, 0, 0])))
-
-
 def test_certificates_and_verdicts_rest_on_no_generated_code():
     for room in ("identification", "reachability", "planning"):
         for path in (PACKAGE / room).rglob("*.py"):

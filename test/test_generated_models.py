@@ -115,36 +115,31 @@ def plain_method(kin, zero, rng):
     return found
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_the_plain_method_finds_the_same_functions(seed):
-    rng = np.random.default_rng(seed)
-    n = 2 + seed % 2
-    kin, none = random_arm(rng, n), np.zeros(10 * n, bool)
-    model = derive(kin)
-    assert set(zip(model.acceleration.tolist(), model.code.tolist(), strict=True)) == plain_method(kin, none, rng)
+@pytest.mark.parametrize("arm", [*range(4), "sr6ia", "two_link"])
+def test_the_plain_method_finds_the_same_functions(arm):
+    """Of random arms, by seed; of a SCARA; of an arm that is masked."""
+    random = isinstance(arm, int)
+    rng = np.random.default_rng(arm if random else 8)
+    kin = random_arm(rng, 2 + arm % 2) if random else PSDM_ARMS[arm].kinematics()
+    zero = None if random else PSDM_ARMS[arm].zero
+    model = derive(kin, zero)
+    found = set(zip(model.acceleration.tolist(), model.code.tolist(), strict=True))
+    assert found == plain_method(kin, np.zeros(10 * len(kin.axis), bool) if zero is None else zero, rng)
 
 
-def test_the_plain_method_finds_the_same_functions_of_a_scara_and_of_a_masked_arm():
-    rng = np.random.default_rng(8)
-    for name in ("sr6ia", "two_link"):
-        arm = PSDM_ARMS[name]
-        kin = arm.kinematics()
-        zero = arm.zero if arm.zero is not None else np.zeros(10 * len(kin.axis), bool)
-        model = derive(kin, arm.zero)
-        found = set(zip(model.acceleration.tolist(), model.code.tolist(), strict=True))
-        assert found == plain_method(kin, zero, rng), name
+def error_against_pinocchio(kin, rng, **options):
+    """Relative; base parameters must be as many as the rank of Pinocchio's regressor."""
+    model, theta = derive(kin), np.zeros(14 * len(kin.axis))
+    theta[: 10 * model.n] = rng.standard_normal(10 * model.n)
+    error = relative_error(kin, model, rng, theta, **options)
+    assert model.l == pinocchio_rank(kin, rng)
+    return error
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_random_arms_agree_with_pinocchio_and_base_parameters_are_as_many_as_its_rank(seed):
     rng = np.random.default_rng(100 + seed)
-    n = 2 + seed % 4
-    kin = random_arm(rng, n)
-    model = derive(kin)
-    theta = np.zeros(14 * n)
-    theta[: 10 * n] = rng.standard_normal(10 * n)
-    assert relative_error(kin, model, rng, theta) < 1e-9
-    assert model.l == pinocchio_rank(kin, rng)
+    assert error_against_pinocchio(random_arm(rng, 2 + seed % 4), rng) < 1e-9
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -200,11 +195,8 @@ def test_a_thousand_random_arms_agree_with_pinocchio_and_base_parameters_are_as_
         rng = np.random.default_rng(10_000 + seed)
         n = 2 + seed % 5
         kin = random_arm(rng, n) if seed % 2 else random_table(rng, n)
-        model, theta = derive(kin), np.zeros(14 * n)
-        theta[: 10 * n] = rng.standard_normal(10 * n)
-        worst = max(worst, error := relative_error(kin, model, rng, theta, states=2))
+        worst = max(worst, error := error_against_pinocchio(kin, rng, states=2))
         assert error < 1e-9, seed
-        assert model.l == pinocchio_rank(kin, rng), seed
     print(f"largest relative error of 1000 arms: {worst:.1e}")
 
 

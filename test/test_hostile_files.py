@@ -5,6 +5,7 @@ All of these once hung, filled the memory, ended the process, or raised what nob
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import struct
@@ -52,6 +53,12 @@ def refused(name: str, content: bytes, folder: Path) -> str:
     return text
 
 
+def record(kind: int, body: bytes) -> bytes:
+    """Of an mcap file."""
+    return struct.pack("<BQ", kind, len(body)) + body
+
+
+MAGIC = b"\x89MCAP0\r\n"
 LAUGH = b"a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + b"".join(
     b"a%d: &a%d [%s]\n" % (i, i, b", ".join([b"*a%d" % (i - 1)] * 9)) for i in range(1, 12)
 )
@@ -219,7 +226,7 @@ def test_bags_whose_chunks_are_bombs_are_refused(tmp_path: Path) -> None:
     zstd = pytest.importorskip("backports.zstd")
     data = zstd.compress(bytes(64 << 20))
     body = struct.pack("<QQQII", 0, 0, 100, 0, 4) + b"zstd" + struct.pack("<Q", len(data)) + data
-    content = b"\x89MCAP0\r\n\x06" + struct.pack("<Q", len(body)) + body + bytes(9) + b"\x89MCAP0\r\n"
+    content = MAGIC + record(6, body) + bytes(9) + MAGIC
     assert "unpacks to" in refused("bag mcap", content, tmp_path)
     (tmp_path / "metadata.yaml").write_text("rosbag2_bagfile_information: {compression_mode: FILE}")
     (tmp_path / "x.mcap").unlink()
@@ -238,11 +245,11 @@ def test_the_library_of_mcap_unpacks_what_it_was_not_told_of() -> None:
     assert len(data) < 64 << 10
     assert mcap.get_chunk_data_stream(chunk)[1] == 16 << 20, "it is told of 100 bytes"
     index = struct.pack("<HI", 0, 1 << 19) + b"\x01" * (1 << 19)
-    record = b"\x89MCAP0\r\n\x07" + struct.pack("<Q", len(index)) + index
+    content = MAGIC + record(7, index)
     tracemalloc.start()
     try:
-        next(iter(mcap.StreamReader(io.BytesIO(record)).records))
-        assert tracemalloc.get_traced_memory()[1] > 5 * len(record), "an object for each of its entries"
+        next(iter(mcap.StreamReader(io.BytesIO(content)).records))
+        assert tracemalloc.get_traced_memory()[1] > 5 * len(content), "an object for each of its entries"
     finally:
         tracemalloc.stop()
 
@@ -250,12 +257,8 @@ def test_the_library_of_mcap_unpacks_what_it_was_not_told_of() -> None:
 @pytest.mark.parametrize("hidden", ["chunk", "summary", "footer"])
 def test_bags_whose_index_names_what_other_records_hide_are_refused(hidden: str, tmp_path: Path) -> None:
     """The library follows the index to wherever it leads, into the middle of records that hold anything."""
-
-    def record(kind: int, body: bytes) -> bytes:
-        return struct.pack("<BQ", kind, len(body)) + body
-
-    magic, data = b"\x89MCAP0\r\n", b"zzzz"
-    head = magic + record(1, struct.pack("<I", 4) + b"ros2" + struct.pack("<I", 0))
+    data = b"zzzz"
+    head = MAGIC + record(1, struct.pack("<I", 4) + b"ros2" + struct.pack("<I", 0))
     chunk = record(6, struct.pack("<QQQII", 0, 0, 4, 0, 0) + struct.pack("<Q", len(data)) + data)
     attached = {"chunk": record(9, chunk), "summary": chunk, "footer": chunk}[hidden]
     start = len(head) + (9 if hidden == "chunk" else 0)
@@ -263,7 +266,7 @@ def test_bags_whose_index_names_what_other_records_hide_are_refused(hidden: str,
     summary = len(head) + len(attached) + (9 if hidden == "summary" else 0)
     footer = record(2, struct.pack("<QQI", summary, 0, 0))
     tail = {"chunk": index + footer, "summary": record(9, index) + footer, "footer": record(9, index + footer)}[hidden]
-    assert "an index of what is not there" in refused("bag mcap", head + attached + tail + magic, tmp_path)
+    assert "an index of what is not there" in refused("bag mcap", head + attached + tail + MAGIC, tmp_path)
 
 
 def test_files_that_only_the_metadata_of_a_bag_name_are_checked_too(tmp_path: Path) -> None:
@@ -278,21 +281,14 @@ def test_files_that_only_the_metadata_of_a_bag_name_are_checked_too(tmp_path: Pa
 @pytest.mark.parametrize("compression", ["", "zstd"])
 def test_messages_that_are_bombs_are_refused_in_chunks(compression: str, tmp_path: Path) -> None:
     zstd = pytest.importorskip("backports.zstd")
-
-    def record(kind: int, body: bytes) -> bytes:
-        return struct.pack("<BQ", kind, len(body)) + body
-
     (tmp_path / "metadata.yaml").write_text("rosbag2_bagfile_information: {compression_mode: MESSAGE}")
-    for size, words in ((1000, ""), (65 << 20, "message unpacks to")):
+    for size, fits in ((1000, True), (65 << 20, False)):
         inner = record(5, bytes(22) + zstd.compress(bytes(size)))
         data = zstd.compress(inner) if compression else inner
         head = struct.pack("<QQQII", 0, 0, len(inner), 0, len(compression)) + compression.encode()
         content = record(6, head + struct.pack("<Q", len(data)) + data)
-        (tmp_path / "x.mcap").write_bytes(b"\x89MCAP0\r\n" + content + b"\x89MCAP0\r\n")
-        if not words:
-            check_bag(tmp_path)
-            continue
-        with pytest.raises(SafeSysIdError, match=words):
+        (tmp_path / "x.mcap").write_bytes(MAGIC + content + MAGIC)
+        with contextlib.nullcontext() if fits else pytest.raises(SafeSysIdError, match="message unpacks to"):
             check_bag(tmp_path)
 
 

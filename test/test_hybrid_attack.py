@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hybrid_support import made_up
-from test_feed_forward import BOUND, RATE, drive, found, model  # noqa: F401  (fixtures)
+from test_feed_forward import BOUND, RATE, driving, found, model  # noqa: F401  (fixtures)
 
 from safe_sysid.control.feed_forward import AddedTorque, FeedForward, FeedForwardInTick
 from safe_sysid.control.gains import ControllerGains
@@ -17,7 +16,6 @@ from safe_sysid.errors import ModelError, SafeSysIdError
 from safe_sysid.learning.neural.file import read_hybrid, write_hybrid
 from safe_sysid.learning.neural.models import Learned
 from safe_sysid.learning.neural.stepping import HybridResidual, SteppingModel
-from safe_sysid.planning import PlannerResult
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.simulation.flexible import FlexibleArm, read_effects
 from safe_sysid.studies.hybrid.drive import guard, impedance
@@ -71,14 +69,9 @@ def attached(gains: ControllerGains, wicked: Wicked) -> AddedTorque:
 
 @pytest.mark.slow  # test_feed_forward attacks the same guard with whatever can be said
 @pytest.mark.parametrize("kind", KINDS)
-def test_whatever_weights_and_memory_say_every_claim_holds(
-    model: RobotModel,  # noqa: F811
-    gains: ControllerGains,
-    found: PlannerResult,  # noqa: F811
-    kind: str,
-) -> None:
+def test_whatever_weights_and_memory_say_every_claim_holds(model, gains, driving, kind):  # noqa: F811
     """Tracking bounds, energy, torque limits and the guard's bound and rate, in every tick (`drive`)."""
-    seen, _ = drive(model, gains, found, attached(gains, Wicked(model, gains.K_r, kind, 1)), seconds=1.5)
+    seen, _ = driving(attached(gains, Wicked(model, gains.K_r, kind, 1)), seconds=1.5)
     assert seen.e > 0.0
     if kind in ("outward", "shuffled"):
         assert seen.added > 0.9  # it had its way, up to the bound
@@ -86,12 +79,7 @@ def test_whatever_weights_and_memory_say_every_claim_holds(
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
-def test_a_thousand_wicked_models(
-    model: RobotModel,  # noqa: F811
-    gains: ControllerGains,
-    found: PlannerResult,  # noqa: F811
-    tmp_path: Path,
-) -> None:
+def test_a_thousand_wicked_models(model, gains, driving, tmp_path):  # noqa: F811
     """A fifth of them files with flipped bits, refused or the same; the others driven under the robust law."""
     path, rng = tmp_path / "model.npz", np.random.default_rng(0)
     write_hybrid(path, made_up(model))
@@ -111,7 +99,7 @@ def test_a_thousand_wicked_models(
                     np.testing.assert_array_equal(read.weights[name], value)
             continue
         wicked = Wicked(model, gains.K_r, KINDS[seed // 5 % len(KINDS)], seed)
-        seen, _ = drive(model, gains, found, attached(gains, wicked), seconds=0.25, seed=seed, own_simulator=True)
+        seen, _ = driving(attached(gains, wicked), seconds=0.25, seed=seed, own_simulator=True)
         added.append(seen.added)
     assert refused > 150
     assert np.mean(np.array(added) > 0.9) > 0.3

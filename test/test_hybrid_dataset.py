@@ -33,11 +33,8 @@ def a_motion(samples: int = 20, **changes: Any) -> MeasuredMotion:
 
 
 def a_dataset(folder: Path) -> Dataset:
-    entries = [
-        DatasetEntry("0.npz", "slow", "train"),
-        DatasetEntry("1.npz", "fast", "validation"),
-        DatasetEntry("2.npz", "fast", "test"),
-    ]
+    parts = (("slow", "train"), ("fast", "validation"), ("fast", "test"))
+    entries = [DatasetEntry(f"{i}.npz", *part) for i, part in enumerate(parts)]
     for entry in entries:
         write_motion(folder / entry.file, a_motion())
     return write_index(folder, "two_links", NAMES, 100.0, 1.0, entries)

@@ -39,6 +39,13 @@ def stepping(model: RobotModel, learned: Learned) -> SteppingModel:
     return SteppingModel(learned, model.kinematics, model.theta_nominal, model.friction_transition_velocity)
 
 
+@pytest.fixture
+def path(model: RobotModel, tmp_path: Path) -> Path:
+    """A model's file."""
+    write_hybrid(tmp_path / "model.npz", made_up(model))
+    return tmp_path / "model.npz"
+
+
 def motion(n: int, samples: int = 60) -> np.ndarray:
     """(3, N, n) of q, qd and qdd."""
     return np.random.default_rng(3).uniform(-2.0, 2.0, (3, samples, n))
@@ -158,11 +165,7 @@ def _forged(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
         (lambda a: _widen(a, 500), "weights: expected at most 200000"),
     ],
 )  # fmt: skip
-def test_a_forged_file_is_refused(
-    model: RobotModel, tmp_path: Path, change: Callable[[dict[str, Any]], Any], said: str
-) -> None:
-    path = tmp_path / "model.npz"
-    write_hybrid(path, made_up(model))
+def test_a_forged_file_is_refused(model: RobotModel, path: Path, change: Callable[[dict], Any], said: str) -> None:
     _forged(path, change)
     with pytest.raises(HybridFileError, match=said) as found:
         read_hybrid(path, model.joint_names)
@@ -178,10 +181,8 @@ def _widen(arrays: dict[str, Any], width: int) -> None:
     arrays.update({f"weight:{name}": np.zeros(shape) for name, shape in rows.items()})
 
 
-def test_what_is_pickled_is_not_executed_and_bombs_do_not_unpack(model: RobotModel, tmp_path: Path) -> None:
-    path, trace = tmp_path / "model.npz", tmp_path / "executed"
-    write_hybrid(path, made_up(model))
-    arrays = dict(np.load(path))
+def test_what_is_pickled_is_not_executed_and_bombs_do_not_unpack(path: Path, tmp_path: Path) -> None:
+    arrays, trace = dict(np.load(path)), tmp_path / "executed"
 
     class Harm:
         def __reduce__(self) -> tuple[Any, ...]:
@@ -196,13 +197,10 @@ def test_what_is_pickled_is_not_executed_and_bombs_do_not_unpack(model: RobotMod
         read_hybrid(path)
 
 
-def test_corrupted_files_are_refused(model: RobotModel, tmp_path: Path) -> None:
+def test_corrupted_files_are_refused(model: RobotModel, path: Path) -> None:
     """Whatever bytes change: refused, or the same model."""
-    path, rng = tmp_path / "model.npz", np.random.default_rng(0)
-    learned = made_up(model)
-    write_hybrid(path, learned)
-    whole, states = path.read_bytes(), motion(model.n, 3)
-    expected = stepping(model, learned).along(*states)
+    whole, states, rng = path.read_bytes(), motion(model.n, 3), np.random.default_rng(0)
+    expected = stepping(model, made_up(model)).along(*states)
     refused = 0
     for _ in range(200):
         data = bytearray(whole)
@@ -218,14 +216,10 @@ def test_corrupted_files_are_refused(model: RobotModel, tmp_path: Path) -> None:
     assert refused > 120
 
 
-def test_shuffled_weights_are_refused(model: RobotModel, tmp_path: Path) -> None:
-    path = tmp_path / "model.npz"
-    write_hybrid(path, made_up(model))
+def test_shuffled_weights_are_refused(model: RobotModel, path: Path) -> None:
     arrays = dict(np.load(path))
-    arrays["weight:memory.bias_ih_l0"], arrays["weight:memory.bias_hh_l0"] = (
-        arrays["weight:memory.bias_hh_l0"], arrays["weight:memory.bias_ih_l0"],
-    )  # fmt: skip
-    np.savez(path, **arrays)
+    one, other = "weight:memory.bias_ih_l0", "weight:memory.bias_hh_l0"
+    np.savez(path, **{**arrays, one: arrays[other], other: arrays[one]})
     with pytest.raises(HybridFileError, match="checksum"):
         read_hybrid(path)
 
@@ -233,17 +227,10 @@ def test_shuffled_weights_are_refused(model: RobotModel, tmp_path: Path) -> None
 # --- as a residual model --------------------------------------------------------------------------------------------
 
 
-def in_tick(residual: HybridResidual, n: int) -> AddedTorque:
-    source = FeedForwardInTick(lambda q, qd, q_d, qd_d, qdd_d, t: residual.predict(q_d, qd_d, qdd_d), n)
-    return AddedTorque("hybrid", source, np.full(n, 1.0), np.full(n, 100.0), 1e-3)
-
-
-def test_the_controller_takes_it_by_name(model: RobotModel, tmp_path: Path) -> None:
-    learned = made_up(model)
-    write_hybrid(tmp_path / "model.npz", learned)
-    keys = {"name": "residual", "bound": 1.0, "residual": "hybrid", "file": str(tmp_path / "model.npz")}
-    arm = load_robot("three_joint", **{f"controller.feed_forward.{key}": x for key, x in keys.items()})
-    feed_forward, zero = make_feed_forward(arm), np.zeros(3)
+def test_the_controller_takes_it_by_name(model: RobotModel, path: Path) -> None:
+    keys = {"name": "residual", "bound": 1.0, "residual": "hybrid", "file": str(path)}
+    arm = load_robot("three_joint", **{"controller.feed_forward": keys})
+    learned, feed_forward, zero = made_up(model), make_feed_forward(arm), np.zeros(3)
     added = make_added_torque(arm, design_gains(arm, lockstep=False), lockstep=False)
     assert added is not None
     assert isinstance(added._source, FeedForwardInTick), "in real time, too: no tick is left out"
@@ -295,22 +282,25 @@ def test_a_jump_of_the_motion_empties_the_memory(model: RobotModel) -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e308])
 def test_after_a_number_that_is_none_it_falls_back_in_one_tick_and_recovers(model: RobotModel, bad: float) -> None:
-    residual, n = HybridResidual(stepping(model, made_up(model))), model.n
-    guard, zero, reference = in_tick(residual, n), np.zeros(n), np.zeros((4, n))
-    for _ in range(WARM_UP + 100):
-        guard.next(0.0, zero, zero, reference, 1e-3)
+    residual = HybridResidual(stepping(model, made_up(model)))
+    source = FeedForwardInTick(lambda q, qd, q_d, qd_d, qdd_d, t: residual.predict(q_d, qd_d, qdd_d), model.n)
+    guard = AddedTorque("hybrid", source, np.full(model.n, 1.0), np.full(model.n, 100.0), 1e-3)
+    zero, reference = np.zeros(model.n), np.zeros((4, model.n))
+
+    def torque(ticks: int) -> np.ndarray:
+        for _ in range(ticks):
+            guard.next(0.0, zero, zero, reference, 1e-3)
+        return guard.torque.copy()
+
+    before = np.abs(torque(WARM_UP + 100))
     assert guard.why_not == ""
-    before = np.abs(guard.torque)
     assert np.all(before > 0.1)
     reference[1, 1] = bad
-    guard.next(0.0, zero, zero, reference, 1e-3)
+    assert np.all(np.abs(torque(1)) < before)
     assert guard.why_not in ("feed-forward not trusted", "feed-forward not finite")
-    assert np.all(np.abs(guard.torque) < before)
     reference[1, 1] = 0.0
-    for _ in range(WARM_UP + 100):
-        guard.next(0.0, zero, zero, reference, 1e-3)
+    assert np.all(np.isfinite(torque(WARM_UP + 100)))
     assert guard.why_not == ""
-    assert np.all(np.isfinite(guard.torque))
 
 
 def test_a_tick_keeps_no_memory(model: RobotModel) -> None:
@@ -326,8 +316,7 @@ def test_a_tick_keeps_no_memory(model: RobotModel) -> None:
     assert grown < 2048
 
 
-def test_only_training_imports_torch(model: RobotModel, tmp_path: Path) -> None:
-    write_hybrid(tmp_path / "model.npz", made_up(model))
+def test_only_training_imports_torch(path: Path) -> None:
     program = f"""
 import sys
 class Hidden:
@@ -339,8 +328,8 @@ import numpy as np
 from safe_sysid.control.controller import Controller
 from safe_sysid.control.feed_forward.by_name import make_feed_forward
 from safe_sysid.robot import load_robot
-keys = {{"name": "residual", "bound": 1.0, "residual": "hybrid", "file": {str(tmp_path / "model.npz")!r}}}
-arm = load_robot("three_joint", **{{f"controller.feed_forward.{{key}}": x for key, x in keys.items()}})
+keys = {{"name": "residual", "bound": 1.0, "residual": "hybrid", "file": {str(path)!r}}}
+arm = load_robot("three_joint", **{{"controller.feed_forward": keys}})
 zero = np.zeros(3)
 assert np.all(np.isfinite(make_feed_forward(arm)(zero, zero, zero, zero, zero, 0.0)[0]))
 assert not any(name.startswith("safe_sysid.learning.neural.training") for name in sys.modules)
