@@ -21,7 +21,7 @@ from safe_sysid.errors import MessageError
 from safe_sysid.nodes.common.messages import conversions as m
 from safe_sysid.nodes.common.messages.contents import MessageRefusedError
 from safe_sysid.nodes.identifier.payload_message import last_link_message, payload_message
-from safe_sysid.robot import load_robot
+from safe_sysid.robot import RobotModel
 from safe_sysid.robot.parameters import ParameterBox, com_and_inertia, inertia_from_com, transform_inertial
 from safe_sysid.trajectories import Plan, QuinticTrajectory
 
@@ -229,13 +229,6 @@ def test_a_plan_says_what_it_was_certified_with() -> None:
     assert m.read_plan(m.plan_message(some_plan(1, 2), JOINTS, 10), JOINTS).digest == ""
 
 
-def test_no_plan_is_an_answer() -> None:
-    answer = m.read_plan(over_the_wire(m.empty_plan_message(5, "0:1", JOINTS)), JOINTS)
-    assert (answer.start_ns, answer.box_identity, answer.trajectory) == (5, "0:1", None)
-    with pytest.raises(MessageError):
-        answer.plan(0.0, 1.0, 0)
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -360,16 +353,14 @@ def test_any_bounds_are_read_or_refused(dim: list[Any], offset: int, data: list[
 # -- payload ----------------------------------------------------------------------------------------------------
 
 
-def test_the_payload_message_is_the_payload_alone_and_the_last_link_has_its_own() -> None:
+def test_the_payload_message_is_the_payload_alone_and_the_last_link_has_its_own(model: RobotModel) -> None:
     """Reviewed: /payload was hand and last link, too."""
-    model = load_robot("kinova_gen3")
     rotation, position = model.flange
     hand = np.array(model.theta_nominal[60:70])
     centre = np.array([0.01, -0.02, 0.11])
     alone = inertia_from_com(2.0, centre, np.diag([0.01, 0.012, 0.004]))  # in the tool frame
     theta = hand + transform_inertial(rotation, position, alone)
-    prior = model.arm_prior
-    message = payload_message(model, prior, theta, 12)
+    message = payload_message(model, model.arm_prior, theta, 12)
     assert message is not None
     i = message.inertia
     assert message.header.frame_id == "end_effector_link"
@@ -390,9 +381,8 @@ def test_the_payload_message_is_the_payload_alone_and_the_last_link_has_its_own(
     np.testing.assert_allclose(back, theta, atol=1e-12)
 
 
-def test_a_hand_that_holds_nothing_is_announced_as_no_mass() -> None:
+def test_a_hand_that_holds_nothing_is_announced_as_no_mass(model: RobotModel) -> None:
     """Else the message of the payload before would stay in force."""
-    model = load_robot("kinova_gen3")
     for message in (
         payload_message(model, model.arm_prior, np.array(model.theta_nominal[60:70]), 1),
         last_link_message(model, np.zeros(10), 1),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ from geometry_support import write_obj
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from identification_plant import exciting_plans, simulate
-from urdf_factory import tutorial_urdf
+from urdf_factory import TUTORIAL, tutorial_urdf
 
 from safe_sysid.cli import main
 from safe_sysid.control.gains.design import design_gains
@@ -406,3 +408,20 @@ def test_disabled_collisions_of_an_srdf_are_allowed_pairs(model: RobotModel, tmp
     assert stated_pairs(model, [], srdf) == (("base_link", "forearm"),)
     with pytest.raises(ConfigError, match="--allow-pair"):
         stated_pairs(model, [("base_link", "a_stranger")], None)
+
+
+@pytest.mark.slow  # its four commands are run by test_docs_commands.py
+def test_the_tutorial_shows_what_its_first_two_commands_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = TUTORIAL.read_text(encoding="utf-8")
+    commands = [line for block in re.findall(r"```sh\n(.*?)```", text, re.S) for line in block.splitlines()]
+    assert [shlex.split(command)[1] for command in commands] == ["config", "config", "demo", "verify"]
+    tutorial_arm(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for command in commands[:2]:
+        assert main(shlex.split(command)[1:]) == 0
+        told = capsys.readouterr().out.splitlines()
+        shown = text.split(f"```sh\n{command}\n```\n\n```text\n")[1].split("```")[0].splitlines()
+        assert [line for line in shown if "..." not in line and line not in told] == []
+    assert any(line.startswith("warning: marked as to be measured: joints") for line in told)
