@@ -157,20 +157,10 @@ def test_every_moving_joint_is_the_arms_or_locked(tmp_path, left_out, message):
         load_robot(write_gripper_arm(tmp_path, locked=locked))
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ('name="elbow" type="continuous">', 'name="elbow" type="continuous"><mimic joint="shoulder"/>',
-         r"'elbow' mimics 'shoulder', which is not locked.*independent"),
-        ('<mimic joint="finger" multiplier', '<mimic joint="tip" multiplier', "mimics"),
-    ],
-    ids=["a joint of the arm", "a ring"],
-)  # fmt: skip
-def test_followers_of_nothing_that_is_locked_are_refused(file, old, new, message):
+def test_followers_in_a_ring_are_refused(file):
     urdf = file.parent / "arm.urdf"
-    assert old in urdf.read_text()
-    urdf.write_text(urdf.read_text().replace(old, new))
-    with pytest.raises(ModelError, match=message):
+    urdf.write_text(urdf.read_text().replace('<mimic joint="finger" multiplier', '<mimic joint="tip" multiplier'))
+    with pytest.raises(ModelError, match="mimics"):
         load_robot(file)
 
 

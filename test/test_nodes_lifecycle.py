@@ -314,11 +314,7 @@ class Toy(ManagedNode):
         if self._answer():
             raise ModelError("not now")
 
-    def activate(self) -> list[str]:
-        return self._answer()
-
-    def deactivate(self) -> list[str]:
-        return self._answer()
+    activate = deactivate = _answer
 
     def cleanup(self) -> None:
         self._answer()
