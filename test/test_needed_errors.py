@@ -43,8 +43,8 @@ def declared() -> MeasurementErrors:
     return replace(errors, torque_rel=np.zeros(7), torque_abs=np.full(7, 0.01))
 
 
-def measured(k: int, a: float, mode: str = "random_sign") -> Measurements:
-    return noisy(logs()[k], a, 0.0, np.random.default_rng(k), mode)
+def measured(k: int, a: float) -> Measurements:
+    return noisy(logs()[k], a, 0.0, np.random.default_rng(k), "random_sign")
 
 
 def test_what_is_needed_is_enough_and_no_more_than_there_is(model: RobotModel) -> None:

@@ -343,8 +343,8 @@ def test_a_log_of_plausible_drives_is_no_contradiction(
     """Where drives are unknown the bounds hold the truth; drives that were chosen for a simulation contradict it."""
     simulated, model = model, load_robot(unknown[0])
     rng, torque, layout = np.random.default_rng(3), model.limits.torque, model.layout
-    held = np.array(model.theta_nominal)
-    held[layout.payload] += payload_theta(model, 1.2)
+    held, (rotation, translation) = np.array(model.theta_nominal), model.flange
+    held[layout.payload] += inertia_from_com(1.2, translation + rotation @ [0.0, 0.0, 0.14], 0.0024 * np.eye(3))
     held[layout.rotor_inertia], held[layout.coulomb] = 0.007 * torque, 0.015 * torque
     held[layout.viscous], held[layout.offset] = 0.03 * torque, 0.005 * torque
     plans = exciting_plans(np.array([0.0, 0.5, 0.6]), rng, n_plans=1, t_f=2.0, amplitude=1.0)
@@ -371,12 +371,6 @@ def test_a_log_of_plausible_drives_is_no_contradiction(
     assert "rely on intervals" in found["declared"]["drives"]
     assert found["payload"]["lower"][0] <= 1.2 <= found["payload"]["upper"][0]
     assert found["payload"]["nominal"][0] == pytest.approx(1.2, abs=0.3)
-
-
-def payload_theta(model: RobotModel, mass: float) -> np.ndarray:
-    rotation, translation = model.flange
-    centre = translation + rotation @ np.array([0.0, 0.0, 0.14])
-    return inertia_from_com(mass, centre, 0.002 * mass * np.eye(3))
 
 
 @pytest.mark.slow
