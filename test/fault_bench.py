@@ -43,6 +43,15 @@ CONTROLLER: dict[str, Any] = {
 }
 
 
+def plan_ahead(model: RobotModel, now: JointSample, way: Any, seconds: float, t_p: float) -> JointTrajectory:
+    """Two seconds from where the reference rests now, so far, beginning so many seconds later; in the open scene."""
+    zero = np.zeros(model.n)
+    trajectory = QuinticTrajectory.to_rest(np.stack([now.q, zero, zero]), now.q + way, 2.0)
+    plan = Plan(trajectory, 0.0, t_p, "0:0", 0, zero)
+    digest = plan_digest(configuration_digest(model, lockstep=True, scene=load_scene("open")))
+    return plan_message(plan, model.joint_names, now.stamp_ns + round(1e9 * seconds), digest)
+
+
 @dataclass
 class Outcome:
     """What became of a fault.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from fault_bench import MS, FaultBench
+from fault_bench import MS, FaultBench, Outcome
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import JointState
 
@@ -43,6 +44,20 @@ class Fault:
     reason: str = ""
     refused: bool = False
     states: tuple[str, ...] = STATES
+
+    def outcome(self, bench: FaultBench, state: str) -> Outcome:
+        """What follows in that state: states, reason and refusal are as they must be, and the controller lives on."""
+        bench.enter(state)
+        before = bench.refusals()
+        self.act(bench)
+        found = bench.settle(state)
+        assert " ".join(found.after) in self.after[state].split("|"), found
+        if self.reason and found.after and state == "tracking":
+            assert re.search(self.reason, found.reason), found
+        if self.refused and not (state in ("idle", "fault") and "plan" in self.name):
+            bench.probe.wait(lambda: bench.refusals() > before, "the refusal to be told", 20.0)
+        assert bench.controller.process.poll() is None
+        return found
 
 
 def _box(bench: FaultBench, change: str) -> None:

@@ -247,6 +247,14 @@ class Probe:
         """Subscribe."""
         self.node.create_subscription(kind, topic, callback, qos)
 
+    def heard(
+        self, kind: type, topic: str, qos: Any = 10, read: Callable[[Any], Any] = lambda message: message
+    ) -> list[Any]:
+        """A list of all that comes from now on, as it is read."""
+        found: list[Any] = []
+        self.listen(kind, topic, lambda message: found.append(read(message)), qos)
+        return found
+
     def publisher(self, kind: type, topic: str, qos: Any = 10, readers: int = 1) -> Any:
         """A publisher that is heard by so many."""
         publisher = self.node.create_publisher(kind, topic, qos)

@@ -92,8 +92,15 @@ class Arm:
     def torque(self, x: MotionSamples) -> np.ndarray:
         return np.array(self._dynamics.inverse_dynamics(self.theta, x.q, x.qd, x.qdd))
 
-    def rigid(self, x: MotionSamples) -> np.ndarray:
-        return np.array(self._dynamics.inverse_dynamics(self.model.theta_nominal, x.q, x.qd, x.qdd))
+    def missing(self, x: MotionSamples) -> np.ndarray:
+        return self.torque(x) - self._dynamics.inverse_dynamics(self.model.theta_nominal, x.q, x.qd, x.qdd)
+
+
+def predicted(residual: LipResidual, x: MotionSamples) -> tuple[np.ndarray, np.ndarray]:
+    """Torque (N, 3) and trust (N, 1) along a motion."""
+    answers = [(torque.copy(), [trust]) for torque, trust in map(residual.predict, x.q, x.qd, x.qdd)]
+    torque, trust = zip(*answers, strict=True)
+    return np.array(torque), np.array(trust)
 
 
 @pytest.fixture(scope="module")
@@ -113,18 +120,12 @@ def test_within_the_training_distribution_it_is_active_and_better_than_the_rigid
 ) -> None:
     arm, path = learned
     residual, rng = LipResidual.read(arm.model, path), np.random.default_rng(50)
-    trusts, before, after = [], [], []
-    for _ in range(10):
-        x = arm.motion(rng, np.arange(0.0, 10.0, 0.1))
-        missing = arm.torque(x) - arm.rigid(x)
-        for k in range(len(x)):
-            torque, trust = residual.predict(x.q[k], x.qd[k], x.qdd[k])
-            trusts.append(trust)
-            before.append(missing[k].copy())
-            after.append(missing[k] - trust * torque)
-    assert np.mean(np.array(trusts) > 0.0) >= 0.9
-    assert np.mean(np.array(trusts)) > 0.8
-    assert np.all(np.std(after, axis=0) < 0.3 * np.std(before, axis=0))
+    x = [arm.motion(rng, np.arange(0.0, 10.0, 0.1)) for _ in range(10)]
+    torque, trust = map(np.concatenate, zip(*(predicted(residual, part) for part in x), strict=True))
+    before = np.concatenate([arm.missing(part) for part in x])
+    assert np.mean(trust > 0.0) >= 0.9
+    assert np.mean(trust) > 0.8
+    assert np.all(np.std(before - trust * torque, axis=0) < 0.3 * np.std(before, axis=0))
 
 
 def test_it_hands_over_before_its_error_exceeds_the_declared_bound(learned: tuple[Arm, Path]) -> None:
@@ -133,16 +134,11 @@ def test_it_hands_over_before_its_error_exceeds_the_declared_bound(learned: tupl
     residual = LipResidual(arm.model, read_model(path), every=1)
     for _ in range(60):
         x = arm.motion(rng, np.arange(0.0, 3.0, 0.05), grow=2.0)
-        missing = arm.torque(x) - arm.rigid(x)
-        left = False
-        for k in range(len(x)):
-            torque, trust = residual.predict(x.q[k], x.qd[k], x.qdd[k])
-            error = np.abs(torque - missing[k])
-            wrong += int(np.any(error > residual.bound))
-            if trust > 0.0:
-                assert np.all(error <= residual.bound), (k, error, residual.bound, trust)
-            left |= trust == 0.0
-        gone += int(left)
+        torque, trust = predicted(residual, x)
+        beyond = np.any(np.abs(torque - arm.missing(x)) > residual.bound, axis=1)
+        assert not np.any(beyond & (trust[:, 0] > 0.0))
+        wrong += np.count_nonzero(beyond)
+        gone += np.any(trust == 0.0)
     assert gone > 45  # most of these motions leave what was learned
     assert wrong > 30  # and the bound would have been broken there
 
@@ -180,7 +176,7 @@ def test_a_controller_takes_it_by_name(learned: tuple[Arm, Path], monkeypatch: p
     x = arm.motion(np.random.default_rng(3), np.array([0.7]))
     torque, trust = feed_forward(np.zeros(3), np.zeros(3), x.q[0], x.qd[0], x.qdd[0], 0.0)
     assert trust > 0.0
-    assert np.allclose(torque, arm.torque(x)[0] - arm.rigid(x)[0], atol=0.3)
+    assert np.allclose(torque, arm.missing(x)[0], atol=0.3)
 
 
 @pytest.mark.parametrize(

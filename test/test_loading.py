@@ -46,12 +46,8 @@ def test_random_arm_has_the_dynamics_and_kinematics_of_its_urdf(tmp_path, seed, 
     oracle = pin.buildModelFromUrdf(str(tmp_path / "arm.urdf"))  # the untouched file, its own limits and joint types
     data = oracle.createData()
     assert arm.joint_names == tuple(oracle.names)[1:]
-    friction = np.array(
-        [
-            [config["joints"][j][key] for j in arm.joint_names]
-            for key in ("coulomb", "viscous", "rotor_inertia", "offset")
-        ]
-    )
+    keys = ("coulomb", "viscous", "rotor_inertia", "offset")
+    friction = np.array([[config["joints"][j][key] for j in arm.joint_names] for key in keys])
     for _ in range(3):
         q, qd, qdd = rng.uniform(-3, 3, n), rng.normal(size=n), rng.normal(0, 5, n)
         rigid = pin.rnea(oracle, data, pinocchio_state(oracle, q), qd, qdd)
@@ -125,9 +121,8 @@ def test_kinova_agrees_with_mujoco_reading_the_same_urdf():
 def test_kinova_has_the_published_numbers():
     arm = load_robot("kinova_gen3")
     assert arm.n == 7
-    assert arm.theta_nominal[60] == pytest.approx(
-        0.364 + 0.663202 + 2 * (0.01384773 + 0.04260377 + 0.02969376 + 0.04268589)
-    )
+    fingers = 2 * (0.01384773 + 0.04260377 + 0.02969376 + 0.04268589)
+    assert arm.theta_nominal[60] == pytest.approx(0.364 + 0.663202 + fingers)
     assert arm.continuous.tolist() == [True, False, True, False, True, False, True]
     for j, degrees in ((1, 128.9), (3, 147.8), (5, 120.3)):
         assert 0 <= np.deg2rad(degrees) - arm.limits.position_upper[j] < 1e-4
@@ -144,17 +139,9 @@ def test_kinova_has_the_published_numbers():
 
 def test_everything_that_crosses_rooms_is_read_only():
     arm = load_robot("kinova_gen3")
-    arrays = [
-        *arm.kinematics[:-1],
-        *arm.kinematics.motors,
-        arm.theta_nominal,
-        arm.arm_prior.lower,
-        arm.arm_prior.upper,
-        *arm.flange,
-        arm.continuous,
-    ]
+    arrays = [*arm.kinematics[:-1], *arm.kinematics.motors, arm.theta_nominal, *arm.flange, arm.continuous]
+    arrays += [arm.arm_prior.lower, arm.arm_prior.upper, *(body.points for body in arm.bodies)]
     arrays += [arm.limits.position_lower, arm.limits.position_upper, arm.limits.velocity, arm.limits.torque]
-    arrays += [body.points for body in arm.bodies]
     for array in arrays:
         with pytest.raises(ValueError, match="read-only"):
             array[...] = 0.0
@@ -178,9 +165,8 @@ def test_importing_the_room_needs_neither_ros_nor_simulator_nor_plots():
 
 def test_settings_win_over_the_urdf_and_the_urdf_fills_in(tmp_path):
     urdf, config = random_arm(np.random.default_rng(0), 3)
-    urdf = urdf.replace('type="continuous"', 'type="revolute"').replace(
-        "<limit effort", '<limit lower="-1" upper="1" effort'
-    )
+    urdf = urdf.replace('type="continuous"', 'type="revolute"')
+    urdf = urdf.replace("<limit effort", '<limit lower="-1" upper="1" effort')
     path = write_arm(tmp_path, urdf, config)
     filled = load_robot(path)
     assert filled.limits.torque.tolist() == [40.0] * 3

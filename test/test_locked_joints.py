@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import site
 from pathlib import Path
 
 import numpy as np
 import pinocchio as pin
 import pytest
 import yaml
-from urdf_factory import numbers, random_inertial, random_origin
+from urdf_factory import needs_example_robots, numbers, random_inertial, random_origin
 
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ConfigError, ModelError
@@ -68,54 +67,48 @@ def file(tmp_path) -> Path:
     return write_gripper_arm(tmp_path)
 
 
-def oracle_of(file: Path) -> tuple[pin.Model, np.ndarray]:
-    """Pinocchio's model of all joints (mimics ignored), and a configuration with the locked ones in their places."""
-    model = pin.buildModelFromUrdf(str(file.parent / "arm.urdf"))
-    q = pin.neutral(model)
-    for name, value in EVERYWHERE.items():
-        q[model.joints[model.getJointId(name)].idx_q] = value
-    return model, q
+def oracle_of(file: Path) -> pin.Model:
+    """Pinocchio's model of all joints; mimics are ignored."""
+    return pin.buildModelFromUrdf(str(file.parent / "arm.urdf"))
 
 
-def entry(model: pin.Model, name: str) -> int:
-    return model.joints[model.getJointId(name)].idx_v
+def whole(oracle: pin.Model, shoulder: float, elbow: float) -> np.ndarray:
+    """A configuration of all joints: the arm's own are told, the locked ones are in their places."""
+    q = pin.neutral(oracle)
+    for name, value in (EVERYWHERE | {"shoulder": shoulder}).items():
+        q[oracle.joints[oracle.getJointId(name)].idx_q] = value
+    at = oracle.joints[oracle.getJointId("elbow")].idx_q
+    q[at : at + 2] = np.cos(elbow), np.sin(elbow)
+    return q
 
 
 def test_locked_links_are_lumped_with_what_carries_them(file):
     """Torques of the arm's own joints are those of the full model whose other joints are held."""
-    arm, (oracle, q_all) = load_robot(file), oracle_of(file)
+    arm, oracle = load_robot(file), oracle_of(file)
     assert arm.joint_names == ("shoulder", "elbow")
     data, rng = oracle.createData(), np.random.default_rng(0)
     theta = arm.theta_nominal.copy()
     theta[20:] = 0.0
-    elbow, at = oracle.joints[oracle.getJointId("elbow")], [entry(oracle, name) for name in arm.joint_names]
+    at = [oracle.joints[oracle.getJointId(name)].idx_v for name in arm.joint_names]
     for _ in range(20):
         q, qd, qdd = rng.uniform(-0.8, 0.8, (3, 2))
-        whole = q_all.copy()
-        whole[oracle.joints[oracle.getJointId("shoulder")].idx_q] = q[0]
-        whole[elbow.idx_q : elbow.idx_q + 2] = np.cos(q[1]), np.sin(q[1])
-        speed, rate = np.zeros(oracle.nv), np.zeros(oracle.nv)
+        speed, rate = np.zeros((2, oracle.nv))
         speed[at], rate[at] = qd, qdd
-        expected = pin.rnea(oracle, data, whole, speed, rate)[at]
-        np.testing.assert_allclose(
-            dynamics_of(arm.kinematics).torque_regressor(q, qd, qdd) @ theta, expected, atol=1e-11
-        )
+        expected = pin.rnea(oracle, data, whole(oracle, *q), speed, rate)[at]
+        found = dynamics_of(arm.kinematics).torque_regressor(q, qd, qdd) @ theta
+        np.testing.assert_allclose(found, expected, atol=1e-11)
 
 
 def test_bodies_move_with_what_carries_them(file):
-    arm, (oracle, q_all) = load_robot(file), oracle_of(file)
+    arm, oracle = load_robot(file), oracle_of(file)
     where = {body.name: body.joint for body in arm.bodies}
     assert where == {
         "base": -1, "upper": 0, "carriage": 0, "shade": 0, "lower": 1, "left": 1, "right": 1, "end": 1, "payload": 1,
     }  # fmt: skip
     data, q = oracle.createData(), np.array([0.4, -0.9])
-    whole = q_all.copy()
-    whole[oracle.joints[oracle.getJointId("shoulder")].idx_q] = q[0]
-    elbow = oracle.joints[oracle.getJointId("elbow")].idx_q
-    whole[elbow : elbow + 2] = np.cos(q[1]), np.sin(q[1])
     geometry = pin.buildGeomFromUrdf(oracle, str(file.parent / "arm.urdf"), pin.GeometryType.COLLISION)
     placed = geometry.createData()
-    pin.updateGeometryPlacements(oracle, data, geometry, placed, whole)
+    pin.updateGeometryPlacements(oracle, data, geometry, placed, whole(oracle, *q))
     r, p = forward_kinematics(arm.kinematics, q)
     for item, place in zip(geometry.geometryObjects, placed.oMg, strict=True):
         body = next(b for b in arm.bodies if item.name.startswith(b.name))
@@ -164,19 +157,7 @@ def test_every_moving_joint_is_the_arms_or_locked(tmp_path, left_out, message):
         load_robot(write_gripper_arm(tmp_path, locked=locked))
 
 
-def test_a_joint_of_the_arm_may_not_follow_another(tmp_path):
-    file = write_gripper_arm(tmp_path)
-    urdf = file.parent / "arm.urdf"
-    text = urdf.read_text()
-    start = text.index('name="elbow"')
-    end = text.index("</joint>", start)
-    urdf.write_text(text[:end] + '<mimic joint="shoulder"/>' + text[end:])
-    with pytest.raises(ModelError, match=r"'elbow' mimics 'shoulder', which is not locked.*independent"):
-        load_robot(file)
-
-
-def test_followers_in_a_ring_are_refused(tmp_path):
-    file = write_gripper_arm(tmp_path)
+def test_followers_in_a_ring_are_refused(file):
     urdf = file.parent / "arm.urdf"
     urdf.write_text(urdf.read_text().replace('<mimic joint="finger" multiplier', '<mimic joint="tip" multiplier'))
     with pytest.raises(ModelError, match="mimics"):
@@ -205,10 +186,9 @@ def test_mounting_places_everything_in_the_world(tmp_path):
 def test_a_mounting_of_nothing_changes_nothing(tmp_path):
     plain = load_robot(write_gripper_arm(tmp_path))
     same = load_robot(write_gripper_arm(tmp_path, mounting={}))
-    for a, b in zip(plain.kinematics[:-1], same.kinematics[:-1], strict=True):
-        np.testing.assert_array_equal(a, b)
-    for a, b in zip(plain.kinematics.motors, same.kinematics.motors, strict=True):
-        np.testing.assert_array_equal(a, b)
+    a, b = ((*arm.kinematics[:-1], *arm.kinematics.motors) for arm in (plain, same))
+    for one, other in zip(a, b, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_a_link_named_world_is_no_obstacle_to_mounting(tmp_path):
@@ -218,28 +198,11 @@ def test_a_link_named_world_is_no_obstacle_to_mounting(tmp_path):
     assert load_robot(file).kinematics.translation[0, 2] > 0.5
 
 
-def test_panda_of_a_registry_package(tmp_path, monkeypatch):
-    """Fingers, meshes in a package, a hand: as it is published."""
-    places = [Path(p) / "cmeel.prefix/share" for p in site.getsitepackages()]
-    found = [p / "example-robot-data/robots/panda_description/urdf/panda.urdf" for p in places]
-    urdf = next((path for path in found if path.is_file()), None)
-    if urdf is None:
-        pytest.skip("example-robot-data is not installed")
-    monkeypatch.setenv("ROS_PACKAGE_PATH", str(urdf.parents[3].parent))
-    config = read_yaml(resource_path("config/kinova_gen3.yaml"))
-    joint = {"rotor_inertia": 0.5, "viscous": 1.0, "coulomb": 0.1, "offset": 0.0}
-    config |= {
-        "name": "panda", "urdf": str(urdf), "base_link": "panda_link0", "tool_frame": "panda_hand",
-        "joints": {f"panda_joint{j}": joint for j in range(1, 8)}, "locked": {"panda_finger_joint1": 0.02},
-        "home": [0.0, -0.785, 0.0, -2.356, 0.0, 1.571, 0.785],
-    }  # fmt: skip
-    path = tmp_path / "panda.yaml"
-    path.write_text(yaml.safe_dump(config), encoding="utf-8")
-    arm = load_robot(path)
-    assert arm.n == 7
+@needs_example_robots
+def test_fingers_of_a_published_hand_are_where_they_are_locked():
+    arm, wide = (load_robot("franka_panda", locked={"panda_finger_joint1": opening}) for opening in (0.02, 0.04))
     hand = {body.name.split(":")[0] for body in arm.bodies if body.kind == "hand"}
     assert hand == {"panda_hand", "panda_leftfinger", "panda_rightfinger"}
-    wide = load_robot(path, locked={"panda_finger_joint1": 0.04})
     # Two fingers of 15 g, 20 mm farther out on either side: the moments about x and z grow, the mass does not.
     change = wide.theta_nominal[60:70] - arm.theta_nominal[60:70]
     assert abs(change[0]) < 1e-15

@@ -55,9 +55,8 @@ def test_a_unit_or_family_that_is_none_is_refused(family: str, unit: str, named:
 
 
 def test_a_family_that_constrains_no_plan_has_no_column() -> None:
-    table = margin_table(
-        [PlanEntry(0, "planned", 0.0, end=1.0, margins={m.family: m for m in (MARGINS[0], MARGINS[4])})]
-    )
+    margins = {m.family: m for m in (MARGINS[0], MARGINS[4])}
+    table = margin_table([PlanEntry(0, "planned", 0.0, end=1.0, margins=margins)])
     assert table is not None
     assert table["heads"] == ["position"]
     assert len(table["tightest"]) == 1

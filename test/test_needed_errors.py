@@ -19,6 +19,7 @@ from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.equations.stream import MomentumStream, default_windows
 from safe_sysid.logs.formats.npz import write_log
 from safe_sysid.robot.loading import load_robot
+from safe_sysid.robot.model import RobotModel
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import dumbbell
 
@@ -33,13 +34,8 @@ def logs() -> list:
     model = load_robot("kinova_gen3")
     rng = np.random.default_rng(2)
     theta = draw_truth(model, dumbbell(2), rng, "uniform")
-    return [
-        simulate(
-            model.kinematics, theta, model.friction_transition_velocity,
-            exciting_plans(np.array(model.settings.home), rng, n_plans=1, t_f=1.0), rng=rng, chatter=0.5,
-        )
-        for _ in range(2)
-    ]  # fmt: skip
+    arm, home = (model.kinematics, theta, model.friction_transition_velocity), np.array(model.settings.home)
+    return [simulate(*arm, exciting_plans(home, rng, n_plans=1, t_f=1.0), rng=rng, chatter=0.5) for _ in range(2)]
 
 
 def declared() -> MeasurementErrors:
@@ -47,12 +43,12 @@ def declared() -> MeasurementErrors:
     return replace(errors, torque_rel=np.zeros(7), torque_abs=np.full(7, 0.01))
 
 
-def measured(k: int, a: float, mode: str = "random_sign") -> Measurements:
-    return noisy(logs()[k], a, 0.0, np.random.default_rng(k), mode)
+def measured(k: int, a: float) -> Measurements:
+    return noisy(logs()[k], a, 0.0, np.random.default_rng(k), "random_sign")
 
 
-def test_what_is_needed_is_enough_and_no_more_than_there_is() -> None:
-    model, errors = load_robot("kinova_gen3"), declared()
+def test_what_is_needed_is_enough_and_no_more_than_there_is(model: RobotModel) -> None:
+    errors = declared()
     found = needed_errors(model, errors, [measured(0, A)[:900]], [measured(1, A)[:900]])
     # The truth is an arm of the prior that needs A at most: so does the least sum.
     assert found.absolute.sum() <= 7 * A * 1.01
@@ -71,8 +67,7 @@ def test_what_is_needed_is_enough_and_no_more_than_there_is() -> None:
     assert np.any(np.abs(rows.matrix @ found.theta - rows.target) > rows.slack)
 
 
-def test_a_sensor_that_is_worse_than_the_others_is_named_by_its_number() -> None:
-    model = load_robot("kinova_gen3")
+def test_a_sensor_that_is_worse_than_the_others_is_named_by_its_number(model: RobotModel) -> None:
     log = measured(0, 0.02)[:600]
     effort = np.array(log.effort)
     effort[:, 2] += 1.0 * np.random.default_rng(0).choice([-1.0, 1.0], len(effort))
@@ -82,15 +77,15 @@ def test_a_sensor_that_is_worse_than_the_others_is_named_by_its_number() -> None
     assert np.delete(found.absolute, 2).max() < 0.1
 
 
-def test_a_log_without_equations_is_refused() -> None:
-    model = load_robot("kinova_gen3")
+def test_a_log_without_equations_is_refused(model: RobotModel) -> None:
     with pytest.raises(NeededErrorsError, match="no momentum equations"):
         needed_errors(model, declared(), [measured(0, 0.0)[:10]])
 
 
 @pytest.mark.slow
-def test_the_command_writes_what_a_robot_file_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model = load_robot("kinova_gen3")
+def test_the_command_writes_what_a_robot_file_takes(
+    model: RobotModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for k in range(2):
         write_log(tmp_path / f"{k}.npz", model.joint_names, measured(k, A)[:450], 0)
     files = [str(tmp_path / name) for name in ("0.npz", "1.npz", "e.yaml", "e.json")]

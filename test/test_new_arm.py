@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
+from geometry_support import write_obj
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from identification_plant import exciting_plans, simulate
-from urdf_factory import tutorial_urdf
+from urdf_factory import TUTORIAL, tutorial_urdf
 
 from safe_sysid.cli import main
 from safe_sysid.control.gains.design import design_gains
@@ -30,7 +33,6 @@ from safe_sysid.new_arm.text import configuration_text
 from safe_sysid.planning.certification.certificate import start_check
 from safe_sysid.report.identification.output import declared_texts
 from safe_sysid.robot.config import per_joint
-from safe_sysid.robot.files.urdf import UrdfChain, read_urdf
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import inertia_from_com
@@ -40,12 +42,21 @@ from safe_sysid.robot.shapes.pairs import unchecked
 from safe_sysid.robot.suspicious import suspicions
 
 
+def tutorial_arm(folder: Path, *changes: tuple[str, str]) -> Path:
+    """The URDF of the tutorial, changed."""
+    text, path = tutorial_urdf(), folder / "my_arm.urdf"
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    folder = tmp_path_factory.mktemp("arm")
-    (folder / "my_arm.urdf").write_text(tutorial_urdf(), encoding="utf-8")
-    out = folder / "my_arm.yaml"
-    return out, write_configuration(folder / "my_arm.urdf", out, NewArm(payload_kg=2.0, simulated_drives=True))
+    urdf = tutorial_arm(tmp_path_factory.mktemp("arm"))
+    out = urdf.with_suffix(".yaml")
+    return out, write_configuration(urdf, out, NewArm(payload_kg=2.0, simulated_drives=True))
 
 
 @pytest.fixture(scope="module")
@@ -92,12 +103,11 @@ def test_limits_are_the_urdfs(model: RobotModel) -> None:
 
 @pytest.mark.parametrize("name", ["../victim", "/tmp/victim", "a b", "", ".", "a\n", "é"])
 def test_a_name_that_could_be_a_path_is_refused(tmp_path: Path, name: str) -> None:
-    urdf = tmp_path / "arm.urdf"
-    urdf.write_text(tutorial_urdf())
+    urdf = tutorial_arm(tmp_path)
     with pytest.raises(ConfigError, match="--name") as refused:
         write_configuration(urdf, tmp_path / "in" / "out.yaml", NewArm(name=name))
     assert refused.value.value == name
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["arm.urdf"]
+    assert list(tmp_path.rglob("*")) == [urdf]
 
 
 def test_an_existing_file_is_not_overwritten(written: tuple[Path, list[str]]) -> None:
@@ -166,14 +176,11 @@ def test_meshes_are_found_in_package_folders_and_covered(tmp_path: Path) -> None
     faces = [(a, b, c) for a in range(8) for b in range(a) for c in range(b)]  # any surface will do
     mesh = tmp_path / "packages" / "my_package" / "part.obj"
     mesh.parent.mkdir(parents=True)
-    lines = [f"v {x} {y} {z}" for x, y, z in corners] + [f"f {a + 1} {b + 1} {c + 1}" for a, b, c in faces]
-    mesh.write_text("\n".join(lines) + "\n")
+    write_obj(str(mesh), corners, np.array(faces))
     name = "package://my_package/part.obj"
     collision = f'<collision><origin xyz="0 0 1"/><geometry><mesh filename="{name}"/></geometry></collision>'
-    at = tutorial_urdf().index('<link name="forearm">') + len('<link name="forearm">')
-    urdf = tmp_path / "arm.urdf"
-    urdf.write_text(tutorial_urdf()[:at] + collision + tutorial_urdf()[at:])
-    chain = look_at(urdf).chain
+    link = '<link name="forearm">'
+    chain = look_at(tutorial_arm(tmp_path, (link, link + collision))).chain
     hulls = fit_meshes(chain, [tmp_path / "packages"])["forearm"]
     for corner in corners + np.array([0.0, 0.0, 1.0]):
         assert any(distance_to_hull(corner, np.array(points)) <= radius for points, radius in hulls)
@@ -188,21 +195,38 @@ HAND = """
 <limit lower="0.01" upper="0.04" velocity="1" effort="1"/></joint>
 <link name="right"/><joint name="other_finger" type="prismatic"><parent link="palm"/><child link="right"/>
 <axis xyz="0 -1 0"/><limit lower="0" upper="0.04" velocity="1" effort="1"/>{mimic}</joint></robot>"""
+JAW = """
+<link name="jaw"/><joint name="gripper" type="revolute"><parent link="tool0"/><child link="jaw"/><axis xyz="0 1 0"/>
+<limit lower="-0.2" upper="1.7" velocity="1" effort="1"/></joint></robot>"""
 
 
-@pytest.mark.parametrize("mimic", ["", '<mimic joint="finger"/>'])
-def test_fingers_are_locked_not_taken_for_joints_of_the_arm(tmp_path: Path, mimic: str) -> None:
-    urdf = tmp_path / "arm.urdf"
-    urdf.write_text(tutorial_urdf().replace("</robot>", HAND.format(mimic=mimic)))
-    facts = look_at(urdf)
+@pytest.mark.parametrize(
+    ("hand", "locked"),
+    [
+        (HAND.format(mimic=""), {"finger": 0.01, "other_finger": 0.0}),
+        (HAND.format(mimic='<mimic joint="finger"/>'), {"finger": 0.01}),
+        (JAW, {"gripper": 0.0}),
+    ],
+    ids=["two fingers", "one follows the other", "a jaw that turns"],
+)
+def test_joints_of_a_hand_are_locked_not_taken_for_joints_of_the_arm(
+    tmp_path: Path, hand: str, locked: dict[str, float]
+) -> None:
+    facts = look_at(tutorial_arm(tmp_path, ("</robot>", hand)))
     assert [joint.name for joint in facts.chain.joints] == ["waist", "shoulder", "elbow"]
-    assert facts.locked == {"finger": 0.01} | ({} if mimic else {"other_finger": 0.0})
-    assert any("locked.finger: 0.01 is a guess" in remark for remark in facts.remarks)
+    assert facts.locked == locked
+
+
+def test_what_is_said_of_joints_counts(tmp_path: Path) -> None:
+    urdf = tutorial_arm(tmp_path, ("</robot>", HAND.format(mimic="")))
+    assert any("locked.finger: 0.01 is a guess" in remark for remark in look_at(urdf).remarks)
     assert look_at(urdf, locked={"finger": 0.03}).locked["finger"] == 0.03
     with pytest.raises(ConfigError, match="no_such"):
         look_at(urdf, joints=["waist", "no_such"])
     with pytest.raises(ConfigError, match="base_link"):
         look_at(urdf, tool_frame="base_link")
+    urdf = tutorial_arm(tmp_path, ("</robot>", JAW))
+    assert len(look_at(urdf, joints=["waist", "shoulder", "elbow", "gripper"]).chain.joints) == 4
 
 
 @pytest.mark.parametrize(
@@ -221,34 +245,28 @@ def test_fingers_are_locked_not_taken_for_joints_of_the_arm(tmp_path: Path, mimi
     ],
 )
 def test_bad_urdfs_are_refused_by_name(tmp_path: Path, old: str, new: str, named: str) -> None:
-    urdf, out = tmp_path / "arm.urdf", tmp_path / "arm.yaml"
-    assert old in tutorial_urdf()
-    urdf.write_text(tutorial_urdf().replace(old, new))
+    out = tmp_path / "arm.yaml"
     with pytest.raises(SafeSysIdError, match=named):
-        write_configuration(urdf, out)
+        write_configuration(tutorial_arm(tmp_path, (old, new)), out)
     assert not out.exists()
 
 
 def test_impossible_payloads_are_refused(tmp_path: Path) -> None:
-    urdf, out = tmp_path / "arm.urdf", tmp_path / "arm.yaml"
-    urdf.write_text(tutorial_urdf())
+    out = tmp_path / "arm.yaml"
     with pytest.raises(ConfigError, match="payload-kg"):
-        write_configuration(urdf, out, NewArm(payload_kg=0.0))
+        write_configuration(tutorial_arm(tmp_path), out, NewArm(payload_kg=0.0))
     with pytest.raises(ModelError, match=r"no_such\.urdf"):
         write_configuration(tmp_path / "no_such.urdf", out)
 
 
 @pytest.mark.slow
 def test_an_arm_that_slides_gets_gains_and_a_remark(tmp_path: Path) -> None:
-    urdf, out = tmp_path / "arm.urdf", tmp_path / "arm.yaml"
-    slides = tutorial_urdf().replace('name="elbow" type="revolute"', 'name="elbow" type="prismatic"')
-    slides = slides.replace(
-        '<origin xyz="0 0 0.36"/> <axis xyz="0 1 0"/>', '<origin xyz="0 0 0.3"/> <axis xyz="0 0 1"/>'
-    )
-    slides = slides.replace(
-        'lower="-2.4" upper="2.4" velocity="2.5" effort="30"', 'lower="0" upper="0.3" velocity="0.5" effort="200"'
-    )
-    urdf.write_text(slides)
+    out, urdf = tmp_path / "arm.yaml", tutorial_arm(
+        tmp_path,
+        ('name="elbow" type="revolute"', 'name="elbow" type="prismatic"'),
+        ('<origin xyz="0 0 0.36"/> <axis xyz="0 1 0"/>', '<origin xyz="0 0 0.3"/> <axis xyz="0 0 1"/>'),
+        ('lower="-2.4" upper="2.4" velocity="2.5" effort="30"', 'lower="0" upper="0.3" velocity="0.5" effort="200"'),
+    )  # fmt: skip
     remarks = write_configuration(urdf, out, NewArm(payload_kg=1.0, simulated_drives=True))
     assert any("sliding joints (elbow)" in remark and "no plan was tried" in remark for remark in remarks)
     design_gains(load_robot(out))
@@ -268,33 +286,23 @@ def test_any_names_and_numbers_survive_the_text(written: tuple[Path, list[str]])
 
 
 def test_a_link_with_mass_and_no_shape_is_said_to_be_a_guess(tmp_path: Path) -> None:
-    text = tutorial_urdf()
     body = '<inertial><mass value="0.3"/><inertia ixx="1e-4" iyy="1e-4" izz="1e-4" ixy="0" ixz="0" iyz="0"/></inertial>'
-    root = read_chain(tmp_path, text).root
-    extra = f'<link name="camera">{body}</link><joint name="camera_mount" type="fixed"><parent link="{root}"/>'
-    (tmp_path / "my_arm.urdf").write_text(
-        text.replace("</robot>", f'{extra}<child link="camera"/></joint></robot>'), encoding="utf-8"
-    )
+    camera = f'<link name="camera">{body}</link><joint name="camera_mount" type="fixed"><parent link="base_link"/>'
+    urdf = tutorial_arm(tmp_path, ("</robot>", camera + '<child link="camera"/></joint></robot>'))
     out = tmp_path / "my_arm.yaml"
-    remarks = write_configuration(tmp_path / "my_arm.urdf", out, NewArm(payload_kg=2.0))
+    remarks = write_configuration(urdf, out, NewArm(payload_kg=2.0))
     assert any(remark.startswith("geometry.camera: [] is a guess") for remark in remarks)
     assert yaml.safe_load(out.read_text(encoding="utf-8"))["geometry"]["camera"] == []
     assert any("camera" in line for line in unchecked(load_robot(out)))
 
 
-def read_chain(folder: Path, urdf: str) -> UrdfChain:
-    (folder / "plain.urdf").write_text(urdf, encoding="utf-8")
-    return read_urdf(folder / "plain.urdf")
-
-
 @pytest.fixture(scope="module")
 def unknown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     """The same arm, and nobody has said anything about its drives."""
-    folder = tmp_path_factory.mktemp("unknown")
-    (folder / "my_arm.urdf").write_text(tutorial_urdf(), encoding="utf-8")
-    out = folder / "my_arm.yaml"
+    urdf = tutorial_arm(tmp_path_factory.mktemp("unknown"))
+    out = urdf.with_suffix(".yaml")
     arm = NewArm(payload_kg=2.0, gear_ratios={"elbow": 50.0}, allowed_pairs=[("base_link", "upper_arm")])
-    return out, write_configuration(folder / "my_arm.urdf", out, arm)
+    return out, write_configuration(urdf, out, arm)
 
 
 def test_drives_are_never_invented(unknown: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]) -> None:
@@ -335,8 +343,8 @@ def test_a_log_of_plausible_drives_is_no_contradiction(
     """Where drives are unknown the bounds hold the truth; drives that were chosen for a simulation contradict it."""
     simulated, model = model, load_robot(unknown[0])
     rng, torque, layout = np.random.default_rng(3), model.limits.torque, model.layout
-    held = np.array(model.theta_nominal)
-    held[layout.payload] += payload_theta(model, 1.2)
+    held, (rotation, translation) = np.array(model.theta_nominal), model.flange
+    held[layout.payload] += inertia_from_com(1.2, translation + rotation @ [0.0, 0.0, 0.14], 0.0024 * np.eye(3))
     held[layout.rotor_inertia], held[layout.coulomb] = 0.007 * torque, 0.015 * torque
     held[layout.viscous], held[layout.offset] = 0.03 * torque, 0.005 * torque
     plans = exciting_plans(np.array([0.0, 0.5, 0.6]), rng, n_plans=1, t_f=2.0, amplitude=1.0)
@@ -365,12 +373,6 @@ def test_a_log_of_plausible_drives_is_no_contradiction(
     assert found["payload"]["nominal"][0] == pytest.approx(1.2, abs=0.3)
 
 
-def payload_theta(model: RobotModel, mass: float) -> np.ndarray:
-    rotation, translation = model.flange
-    centre = translation + rotation @ np.array([0.0, 0.0, 0.14])
-    return inertia_from_com(mass, centre, 0.002 * mass * np.eye(3))
-
-
 @pytest.mark.slow
 def test_measured_drives_are_taken_from_a_file(
     written: tuple[Path, list[str]], model: RobotModel, tmp_path: Path
@@ -391,19 +393,6 @@ def test_measured_drives_are_taken_from_a_file(
     assert np.all(rad <= 1.02 * wanted)
 
 
-def test_a_grippers_joint_is_none_of_the_arms(tmp_path: Path) -> None:
-    jaw = (
-        '<link name="jaw"/><joint name="gripper" type="revolute"><parent link="tool0"/><child link="jaw"/>'
-        '<axis xyz="0 1 0"/><limit lower="-0.2" upper="1.7" velocity="1" effort="1"/></joint></robot>'
-    )
-    urdf = tmp_path / "arm.urdf"
-    urdf.write_text(tutorial_urdf().replace("</robot>", jaw))
-    facts = look_at(urdf)
-    assert [joint.name for joint in facts.chain.joints] == ["waist", "shoulder", "elbow"]
-    assert facts.locked == {"gripper": 0.0}
-    assert len(look_at(urdf, joints=["waist", "shoulder", "elbow", "gripper"]).chain.joints) == 4
-
-
 def test_disabled_collisions_of_an_srdf_are_allowed_pairs(model: RobotModel, tmp_path: Path) -> None:
     srdf = tmp_path / "arm.srdf"
     srdf.write_text(
@@ -413,3 +402,20 @@ def test_disabled_collisions_of_an_srdf_are_allowed_pairs(model: RobotModel, tmp
     assert stated_pairs(model, [], srdf) == (("base_link", "forearm"),)
     with pytest.raises(ConfigError, match="--allow-pair"):
         stated_pairs(model, [("base_link", "a_stranger")], None)
+
+
+@pytest.mark.slow  # its four commands are run by test_docs_commands.py
+def test_the_tutorial_shows_what_its_first_two_commands_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = TUTORIAL.read_text(encoding="utf-8")
+    commands = [line for block in re.findall(r"```sh\n(.*?)```", text, re.S) for line in block.splitlines()]
+    assert [shlex.split(command)[1] for command in commands] == ["config", "config", "demo", "verify"]
+    tutorial_arm(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for command in commands[:2]:
+        assert main(shlex.split(command)[1:]) == 0
+        told = capsys.readouterr().out.splitlines()
+        shown = text.split(f"```sh\n{command}\n```\n\n```text\n")[1].split("```")[0].splitlines()
+        assert [line for line in shown if "..." not in line and line not in told] == []
+    assert any(line.startswith("warning: marked as to be measured: joints") for line in told)

@@ -152,19 +152,9 @@ def _identifier(lockstep: bool) -> tuple[Any, list[Any]]:
         _session=SimpleNamespace(start=None),
     )  # fmt: skip
     node._add, node._update, node._stand = lambda *_: None, lambda *_: None, lambda *_: None
-    names = (
-        "_run",
-        "_hand_over",
-        "_begin_batch",
-        "_on_measurement",
-        "_check_stamp",
-        "_forget_time",
-        "_is_awaited",
-        "_let_pass",
-        "_begin_at",
-    )
-    for name in names:
-        setattr(node, name, MethodType(getattr(IdentifierNode, name), node))
+    own = "run hand_over begin_batch on_measurement check_stamp forget_time is_awaited let_pass begin_at"
+    for name in own.split():
+        setattr(node, f"_{name}", MethodType(getattr(IdentifierNode, f"_{name}"), node))
     return node, jobs
 
 

@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("rclpy")
 pytest.importorskip("mujoco")
 
+from fault_bench import plan_ahead
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState
 from ros_harness import NodeProcess, Probe, busy, end_all, running
@@ -24,12 +25,8 @@ from trajectory_msgs.msg import JointTrajectory
 
 from safe_sysid.control.states import longest_braking
 from safe_sysid.nodes.common.base import LATCHED
-from safe_sysid.nodes.common.digest import configuration_digest, plan_digest
-from safe_sysid.nodes.common.messages.conversions import plan_message
 from safe_sysid.robot import load_robot
-from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.simulation.plant import COMMANDED
-from safe_sysid.trajectories import Plan, QuinticTrajectory
 
 pytestmark = pytest.mark.ros
 
@@ -48,12 +45,9 @@ def in_motion(directory: Path) -> Iterator[tuple[dict[str, NodeProcess], Probe]]
         "controller": {"await_plans": False, "await_bounds": False},
     }
     with running(directory, nodes, TIMES, robot=MODEL.name) as processes, Probe() as probe:
-        seen, zero = references(probe, names=MODEL.joint_names), np.zeros(MODEL.n)
+        seen = references(probe, names=MODEL.joint_names)
         publisher = probe.publisher(JointTrajectory, "plan", LATCHED)
-        start = np.stack([seen[-1].q, zero, zero])
-        plan = Plan(QuinticTrajectory.to_rest(start, start[0] + 0.4, 2.0), 0.0, 1.9, "0:0", 0, zero)
-        digest = plan_digest(configuration_digest(MODEL, True, Scene("open")))
-        publisher.publish(plan_message(plan, MODEL.joint_names, seen[-1].stamp_ns + 300_000_000, digest))
+        publisher.publish(plan_ahead(MODEL, seen[-1], 0.4, 0.3, TIMES["planner"]["t_p"]))
         probe.wait(lambda: bool(np.all(np.abs(seen[-1].qd) > FAST)), "the arm to be fast")
         yield processes, probe
 
@@ -75,14 +69,7 @@ def assert_braked(directory: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "number",
-    [
-        signal.SIGINT,  # test_a_plant_that_vanishes_holds_no_controller_back
-        signal.SIGTERM,
-        signal.SIGHUP,  # one handler
-    ],
-)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])  # one handler
 def test_a_controller_that_is_told_to_end_brakes_first(tmp_path: Path, number: int) -> None:
     with in_motion(tmp_path) as (processes, _):
         status, seconds = processes["controller"].end(number)

@@ -13,17 +13,14 @@ import pytest
 pytest.importorskip("rclpy")
 pytest.importorskip("mujoco")
 
+from fault_bench import plan_ahead
 from ros_harness import NodeProcess, Probe, busy, end_all, running
 from test_nodes_lockstep import FAST, load, references
 from trajectory_msgs.msg import JointTrajectory
 
 from safe_sysid.nodes.common.base import LATCHED
-from safe_sysid.nodes.common.digest import configuration_digest, plan_digest
-from safe_sysid.nodes.common.messages.conversions import plan_message
 from safe_sysid.robot import RobotModel, load_robot
-from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.simulation.plant import BRAKING
-from safe_sysid.trajectories import Plan, QuinticTrajectory
 
 pytestmark = pytest.mark.ros
 
@@ -43,7 +40,7 @@ def assert_within_limits(model: RobotModel, plant: dict[str, np.ndarray]) -> Non
 
 @pytest.mark.slow
 def test_without_identifier_the_motion_goes_on_and_without_planner_it_ends_in_holding(tmp_path: Path) -> None:
-    model, fast = MODEL, {**FAST, "planner": {**FAST["planner"], "plans": 500}}
+    fast = {**FAST, "planner": {**FAST["planner"], "plans": 500}}
     nodes: dict[str, dict[str, Any]] = {
         "plant": {"payload": "4lb", "noise": "adversarial"},
         "controller": {"lockstep_patience_s": PATIENCE},
@@ -68,7 +65,7 @@ def test_without_identifier_the_motion_goes_on_and_without_planner_it_ends_in_ho
         assert all(status == 0 for status, _ in end_all(survivors).values())
 
     control, plant = load(tmp_path / "controller.npz"), load(tmp_path / "plant.npz")
-    assert_within_limits(model, plant)
+    assert_within_limits(MODEL, plant)
     states = control["states"][control["state"]]
     order = [str(states[i]) for i in np.flatnonzero(np.append(True, states[1:] != states[:-1]))]
     assert order == ["holding", "tracking", "braking", "holding"]
@@ -79,21 +76,12 @@ def test_without_identifier_the_motion_goes_on_and_without_planner_it_ends_in_ho
 
 
 def test_without_controller_the_drives_brake_and_hold_and_a_new_one_takes_over(tmp_path: Path) -> None:
-    fast, zero = {"planner": {"t_f": 2.0, "t_p": 1.9}}, np.zeros(MODEL.n)
-    model = load_robot(MODEL.name, **fast)
-    controller = {"await_plans": False, "await_bounds": False}
-    nodes: dict[str, dict[str, Any]] = {
-        "plant": {"payload": "4lb", "lockstep_patience_s": 1.0},
-        "controller": controller,
-    }
+    fast, controller = {"planner": {"t_f": 2.0, "t_p": 1.9}}, {"await_plans": False, "await_bounds": False}
+    nodes = {"plant": {"payload": "4lb", "lockstep_patience_s": 1.0}, "controller": controller}
     with running(tmp_path, nodes, fast, robot=MODEL.name) as processes, Probe() as probe:
         seen = references(probe, names=MODEL.joint_names)
         publisher = probe.publisher(JointTrajectory, "plan", LATCHED)
-        start = np.stack([seen[-1].q, zero, zero])
-        trajectory = QuinticTrajectory.to_rest(start, start[0] + 0.4, 2.0)
-        plan = Plan(trajectory, 0.0, 1.9, "0:0", 0, zero)
-        digest = plan_digest(configuration_digest(model, True, Scene("open")))
-        publisher.publish(plan_message(plan, model.joint_names, seen[-1].stamp_ns + 1_000_000_000, digest))
+        publisher.publish(plan_ahead(load_robot(MODEL.name, **fast), seen[-1], 0.4, 1.0, 1.9))
         probe.wait(lambda: np.all(np.abs(seen[-1].qd) > 0.3), "the arm to be fast")
         processes["controller"].end(signal.SIGKILL)
         probe.wait(lambda: probe.value("plant", "refused lock-step: no command") == "1", "the plant to notice")
@@ -109,10 +97,8 @@ def test_without_controller_the_drives_brake_and_hold_and_a_new_one_takes_over(t
         probe.wait(stands, "the arm to be at rest")
         rest = probe.value("plant", "time")
         probe.diagnostics.pop("controller")
-        (tmp_path / "second").mkdir()
         again = {"robot": MODEL.name, "lockstep": True, **controller, "run_dir": ""}
-        second = NodeProcess("controller", again, tmp_path / "second")
-        processes["second"] = second
+        processes["second"] = NodeProcess("controller", again, tmp_path / "second")
         probe.wait(lambda: probe.state() == "holding", "a new controller to take over")
         probe.wait(  # a machine so busy that the plant's patience ends once more only delays it
             lambda: (
@@ -124,7 +110,7 @@ def test_without_controller_the_drives_brake_and_hold_and_a_new_one_takes_over(t
         assert processes["plant"].end()[0] == 0
 
     plant = load(tmp_path / "plant.npz")
-    assert_within_limits(model, plant)
+    assert_within_limits(MODEL, plant)
     alone = np.flatnonzero(plant["mode"][10:] == BRAKING) + 10
     assert len(alone) > 500
     assert np.max(np.abs(plant["qd"][alone[0]])) > 0.25
@@ -182,9 +168,10 @@ def test_a_node_that_still_starts_can_be_stopped(tmp_path: Path, number: int) ->
 
 
 def test_nonsense_is_told_in_one_line_that_names_it(tmp_path: Path) -> None:
-    """One managed node, and the plant; what else there is to refuse: test_node_parameters.py."""
+    """By managed nodes, and the plant; what else there is to refuse: test_node_parameters.py."""
     cases: dict[str, tuple[str, dict[str, Any], str]] = {
         "law": ("controller", {"controller.law": "nonsense"}, "controller.law = 'nonsense': expected one of robust"),
+        "robot": ("identifier", {"robot": "no_such_arm"}, "no_such_arm"),
         "pose": ("plant", {"start_q": [1.0, 2.0]}, "start_q = [1.0, 2.0]: expected 7 numbers"),
     }
     started = {key: NodeProcess(node, parameters, tmp_path / key) for key, (node, parameters, _) in cases.items()}

@@ -17,7 +17,7 @@ from geometry_msgs.msg import PoseStamped
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 from visualization_msgs.msg import Marker, MarkerArray
 
-from safe_sysid.errors import SafeSysIdError
+from safe_sysid.errors import MessageError, SafeSysIdError
 from safe_sysid.nodes.common.messages.contents import MessageRefusedError
 from safe_sysid.nodes.common.messages.conversions import empty_plan_message, read_plan
 from safe_sysid.nodes.controller.timing import PendingAnswers
@@ -74,6 +74,39 @@ def test_any_pose_is_a_rotation_near_the_arm_or_refused(numbers: list[float], fr
     assert frame in ("world", "base_link")
     assert np.all(np.abs(position) <= 100.0)
     np.testing.assert_allclose(rotation @ rotation.T, np.eye(3), atol=1e-12)
+
+
+def to(*points: np.ndarray, names: tuple[str, ...] = NAMES, speed: float = 0.0) -> JointTrajectory:
+    message = JointTrajectory(joint_names=list(names))
+    message.points = [JointTrajectoryPoint(positions=point.tolist(), velocities=[speed] * N) for point in points]
+    return message
+
+
+REST, ORIGIN, UPRIGHT = np.zeros(N), [0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (to(np.full(N, np.nan)), "not finite"),
+        (to(REST + 3.0), "outside the limits"),
+        (to(), "wrong length"),
+        (to(*[REST] * 101), "wrong length"),
+        (to(REST[:-1]), "wrong length"),
+        (to(REST, names=("turn",) * N), "wrong joints"),
+        (to(REST, names=NAMES[:-1]), "wrong joints"),
+        (to(REST, speed=0.1), "in motion"),
+        (pose([np.inf] * 3 + UPRIGHT), "not finite"),
+        (pose([1e6] * 3 + UPRIGHT), "far away"),
+        (pose(ORIGIN + [0.0] * 4), "not a rotation"),
+        (pose(ORIGIN + UPRIGHT, "camera"), "unknown frame"),
+        (pose(ORIGIN + UPRIGHT, ""), "unknown frame: frame_id = '': expected world"),
+    ],
+)
+def test_a_goal_that_cannot_be_is_refused_with_its_reason(message: Any, reason: str) -> None:
+    reader = read_goal_pose if isinstance(message, PoseStamped) else read_goal_joints
+    with pytest.raises(MessageRefusedError, match=f"^{reason}"):
+        reader(message, MODEL)
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -139,7 +172,9 @@ def test_an_announcement_says_when_the_next_plan_begins(start: int, pause: int) 
     answer = read_plan(empty_plan_message(start, "0:3", NAMES, start + pause), NAMES)
     assert (answer.start_ns, answer.trajectory, answer.next_ns) == (start, None, start + pause)
     plain = read_plan(empty_plan_message(start, "0:3", NAMES), NAMES)
-    assert (plain.trajectory, plain.next_ns) == (None, None)
+    assert (plain.start_ns, plain.box_identity, plain.trajectory, plain.next_ns) == (start, "0:3", None, None)
+    with pytest.raises(MessageError):
+        plain.plan(0.0, 1.0, 0)
 
 
 @pytest.mark.parametrize("pause", [0, -1, 601 * 10**9])

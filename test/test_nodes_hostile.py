@@ -97,12 +97,8 @@ def test_in_lockstep_only_the_size_counts_where_each_message_is_asked_for() -> N
         limiter.admit(b"x")
     with pytest.raises(MessageRefusedError, match="too long"):
         limiter.admit(bytes(TOPICS["joint_states"].max_bytes + 1))
-    assert {name for name, limit in TOPICS.items() if limit.free_in_lockstep} == {
-        "joint_states",
-        "effort_command",
-        "trajectory_command",
-        "reference",
-    }
+    free = {name for name, limit in TOPICS.items() if limit.free_in_lockstep}
+    assert free == {"joint_states", "effort_command", "trajectory_command", "reference"}
 
 
 @given(st.text(max_size=60), st.integers(1, 50))
@@ -271,13 +267,12 @@ def test_floods_hold_neither_the_arm_nor_the_emergency_stop(tmp_path: Path) -> N
 
         # Another publisher of torques is told.
         torques = probe.publisher(Float64MultiArray, "effort_command")
-        probe.wait(
-            lambda: (
-                "publishers of /effort_command" in probe.message("controller")
-                and probe.diagnostics["controller"].level == DiagnosticStatus.ERROR
-            ),
-            "the other publisher to be told",
-        )
+
+        def rival_told() -> bool:
+            bad = probe.diagnostics["controller"].level == DiagnosticStatus.ERROR
+            return bad and "publishers of /effort_command" in probe.message("controller")
+
+        probe.wait(rival_told, "the other publisher to be told")
         answer = stop.call_async(Trigger.Request())
         probe.wait(answer.done, "the emergency stop")
         assert answer.result().success

@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("rclpy")
 pytest.importorskip("mujoco")
 
+from fault_bench import plan_ahead
 from ros_harness import Probe, end_all, running
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import JointState
@@ -22,12 +23,9 @@ from trajectory_msgs.msg import JointTrajectory
 
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.nodes.common.base import LATCHED, STREAM
-from safe_sysid.nodes.common.digest import configuration_digest, plan_digest
 from safe_sysid.nodes.common.messages.contents import JointSample
-from safe_sysid.nodes.common.messages.conversions import JointReader, plan_message, stamp_to_ns
+from safe_sysid.nodes.common.messages.conversions import JointReader, read_plan, stamp_to_ns
 from safe_sysid.robot import load_robot
-from safe_sysid.robot.scenes.scene import Scene
-from safe_sysid.trajectories import Plan, QuinticTrajectory
 
 pytestmark = pytest.mark.ros
 
@@ -51,8 +49,7 @@ def references(probe: Probe, topic: str = "reference", names: Sequence[str] = KI
 
     Endpoints match one by one: a latched answer of another topic may be heard long before the first reference is.
     """
-    seen, reader = [], JointReader(names)
-    probe.listen(JointState, topic, lambda message: seen.append(reader.read(message)), STREAM)
+    seen = probe.heard(JointState, topic, STREAM, JointReader(names).read)
     probe.wait(lambda: bool(seen), f"something on {topic}")
     return seen
 
@@ -94,15 +91,11 @@ def test_a_plan_from_a_topic_is_tracked_within_the_proved_bounds(tmp_path: Path)
         "controller": {"await_plans": False, "await_bounds": False},
     }
     with running(tmp_path, nodes, times) as processes, Probe() as probe:
-        seen, clock = references(probe), []
-        probe.listen(Clock, "/clock", lambda message: clock.append(stamp_to_ns(message.clock)))
+        seen, clock = references(probe), probe.heard(Clock, "/clock", read=lambda message: stamp_to_ns(message.clock))
         publisher = probe.publisher(JointTrajectory, "plan", LATCHED)
-        start, goal = seen[-1].q, seen[-1].q + np.array([0.2, -0.15, 0.17, 0.15, -0.2, 0.17, 0.2])
-        still = np.zeros_like(start)
-        plan = Plan(QuinticTrajectory.to_rest(np.stack([start, still, still]), goal, 2.0), 0.0, 1.0, "0:0", 0, still)
-        start_ns = seen[-1].stamp_ns + 1_000_000_000
-        digest = plan_digest(configuration_digest(model, True, Scene("open")))
-        publisher.publish(plan_message(plan, model.joint_names, start_ns, digest))
+        plan = plan_ahead(model, seen[-1], np.array([0.2, -0.15, 0.17, 0.15, -0.2, 0.17, 0.2]), 1.0, 1.0)
+        start_ns, trajectory = stamp_to_ns(plan.header.stamp), read_plan(plan, model.joint_names).trajectory
+        publisher.publish(plan)
         probe.wait(lambda: seen[-1].stamp_ns > start_ns + 500_000_000, "motion")
         attack(probe)
         probe.wait(lambda: seen[-1].stamp_ns > start_ns + 2_200_000_000, "the end of the plan")
@@ -131,9 +124,9 @@ def test_a_plan_from_a_topic_is_tracked_within_the_proved_bounds(tmp_path: Path)
     assert share <= 1.0
     assert np.max(energy) <= control["V_max"]
     assert np.all(control["energy"] <= energy + 1e-12)  # what the controller knows of V is a lower bound
-    np.testing.assert_allclose(control["q_d"][-1], goal, atol=1e-12)
+    np.testing.assert_allclose(control["q_d"][-1], trajectory.knots[-1, 0], atol=1e-12)
     tracked = (start_ns <= control["stamp"]) & (control["stamp"] <= start_ns + 2_000_000_000)
-    expected = plan.trajectory.states(1e-9 * (control["stamp"][tracked] - start_ns))
+    expected = trajectory.states(1e-9 * (control["stamp"][tracked] - start_ns))
     np.testing.assert_allclose(control["q_d"][tracked], expected[:, 0], atol=1e-9)
     assert np.all(np.abs(plant["tau_applied"]) <= model.limits.torque)
     assert np.all(np.abs(plant["qd"]) <= model.limits.velocity)

@@ -184,11 +184,7 @@ def test_obstacles_and_plans_can_be_looked_at() -> None:
     plan_ = Plan(QuinticTrajectory.to_rest(start, np.full(7, 0.5), 3.0), 0.0, 1.5, "0:0", 0, np.zeros(7))
     way, end = path_markers(model, plan_).markers
     assert len(end.points) == model.n + 1
-    assert (way.points[-1].x, way.points[-1].y, way.points[-1].z) == (
-        end.points[-1].x,
-        end.points[-1].y,
-        end.points[-1].z,
-    )
+    assert way.points[-1] == end.points[-1]
 
 
 def test_without_motion_no_plan_is_awaited() -> None:

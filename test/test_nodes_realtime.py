@@ -229,9 +229,8 @@ def test_a_feed_forward_works_beside_the_loop_of_a_real_controller(tmp_path: Pat
         assert "0.25 N m" in claim or claim.startswith("not proved since")  # a machine that stalls
         children = Path(f"/proc/{processes['controller'].process.pid}/task")
         mine = {pid for task in children.iterdir() for pid in (task / "children").read_text().split()}
-        assert any(
-            "safe_sysid.control.feed_forward.process" in Path(f"/proc/{pid}/cmdline").read_text() for pid in mine
-        )
+        commands = [Path(f"/proc/{pid}/cmdline").read_text() for pid in mine]
+        assert any("safe_sysid.control.feed_forward.process" in command for command in commands)
         assert processes["controller"].end(signal.SIGTERM)[0] == 0
         assert not any(Path(f"/proc/{pid}").exists() for pid in mine)
     with np.load(tmp_path / "controller.npz") as log:

@@ -39,7 +39,8 @@ from safe_sysid.nodes.common.messages.conversions import (
 )
 from safe_sysid.robot import RobotModel, load_robot, load_scene
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.simulation import NoiseModel, Plant, draw_truth, payload_from_spec
+from safe_sysid.simulation import payload_from_spec
+from safe_sysid.simulation.assembly import build_plant
 from safe_sysid.trajectories import Plan, QuinticTrajectory
 
 pytestmark = pytest.mark.ros
@@ -58,32 +59,20 @@ class Bench:
     """The plant's side of the topics, and the oracle."""
 
     def __init__(self, model: RobotModel, probe: Probe) -> None:
-        self.model, self.probe, n = model, probe, model.n
-        payload = payload_from_spec("6lb")
-        self.plant = Plant(
-            model,
-            draw_truth(model, payload, 1, "uniform"),
-            payload,
-            load_scene("open"),
-            1,
-            NoiseModel.declared(model.settings, "uniform"),
-            np.array(model.settings.home),
-        )
+        self.model, self.probe = model, probe
+        self.plant = build_plant(model, payload_from_spec("6lb"), load_scene("open"), 1, actuator="none")
         self.oracle = Controller(model, design_gains(model, lockstep=True), model.settings.controller.blend_s)
         self.identifier = Identifier(model)
         self.samples: list[Any] = []
         self.commands: dict[int, np.ndarray | None] = {}
         self.boxes: dict[str, BoundsAnswer] = {}
-        self.announced: list[str] = []
         probe.listen(Float64MultiArray, "effort_command", self._on_command, 10)
         probe.listen(Float64MultiArray, "bounds", self._on_bounds, LATCHED_INPUT)
-        probe.listen(
-            Float64MultiArray, "bounds_active", lambda m: self.announced.append(m.layout.dim[0].label), LATCHED_INPUT
-        )
+        self.active = probe.heard(Float64MultiArray, "bounds_active", LATCHED_INPUT)
         self.states = probe.publisher(JointState, "joint_states", measurement_qos(lockstep=True, history=True), 2)
         self.plans = probe.publisher(JointTrajectory, "plan", LATCHED_INPUT)
         self.bounds = probe.publisher(Float64MultiArray, "bounds", LATCHED_INPUT)
-        self.order = np.random.default_rng(0).permutation(n + 2)
+        self.order = np.random.default_rng(0).permutation(model.n + 2)
         self.tick, self.digest = 0, configuration_digest(model, lockstep=True, scene=load_scene("open"))
 
     def _on_command(self, message: Float64MultiArray) -> None:
@@ -97,6 +86,9 @@ class Bench:
         except MessageRefusedError:
             return  # our own garbage
         self.boxes.setdefault(answer.box.identity, answer)
+
+    def announced(self) -> list[str]:
+        return [message.layout.dim[0].label for message in self.active]
 
     def joint_state(self, stamp_ms: int) -> JointState:
         """The measurement with two fingers more, one of them broken, joints in no order at all."""
@@ -283,7 +275,7 @@ def test_garbage_is_refused_counted_and_told_and_moves_nothing(tmp_path: Path) -
         for _ in range(32):  # the box grows to the prior, then the epoch is announced
             torque = bench.step(torque)
         assert bench.oracle.box.identity == "1:0"
-        probe.wait(lambda: "1:0" in bench.announced and "1:0" in bench.boxes, "the prior of epoch 1 from both nodes")
+        probe.wait(lambda: "1:0" in bench.announced() and "1:0" in bench.boxes, "the prior of epoch 1 from both nodes")
         send("bounds", bench.bounds, [("not accepted", old)])
         for _ in range(50):
             torque = bench.step(torque)

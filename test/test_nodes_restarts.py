@@ -15,16 +15,14 @@ pytest.importorskip("mujoco")
 from ros_harness import COMPILATION, NodeProcess, Probe, running
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
-from std_srvs.srv import Trigger
 from test_nodes_failures import assert_within_limits
 from test_nodes_lockstep import FAST, load, references
 
 from safe_sysid.bring_up.transitions import Transitions
 from safe_sysid.nodes.common.base import LATCHED_INPUT, measurement_qos
 from safe_sysid.nodes.common.messages.contents import NOT_AWAITED
-from safe_sysid.nodes.common.messages.conversions import JointReader, read_bounds
+from safe_sysid.nodes.common.messages.conversions import read_bounds, stamp_to_ns
 from safe_sysid.robot import load_robot
-from safe_sysid.robot.parameters import ParameterBox
 
 pytestmark = pytest.mark.ros
 
@@ -44,15 +42,10 @@ NODES: dict[str, dict[str, Any]] = {
 class Lab:
     """All nodes, and what they say."""
 
-    def __init__(
-        self, directory: Path, processes: dict[str, NodeProcess], probe: Probe, overrides: dict[str, Any]
-    ) -> None:
-        self.directory, self.processes, self.probe, self._overrides = directory, processes, probe, overrides
-        self.active: list[ParameterBox] = []
+    def __init__(self, directory: Path, processes: dict[str, NodeProcess], probe: Probe) -> None:
+        self.directory, self.processes, self.probe = directory, processes, probe
         size = MODEL.arm_prior.size
-        probe.listen(
-            Float64MultiArray, "bounds_active", lambda m: self.active.append(read_bounds(m, size).box), LATCHED_INPUT
-        )
+        self.active = probe.heard(Float64MultiArray, "bounds_active", LATCHED_INPUT, lambda m: read_bounds(m, size).box)
         self.seen = references(probe, names=MODEL.joint_names)
 
     def moving(self) -> bool:
@@ -64,22 +57,12 @@ class Lab:
         self.processes[name].end(signal.SIGKILL)
         self.probe.diagnostics.pop(name, None)
         directory = self.directory / f"{name}_again"
-        parameters = {
-            "robot": MODEL.name,
-            "lockstep": True,
-            "robot_settings": self._overrides,
-            "run_dir": str(directory),
-            **NODES[name],
-        }
-        process = self.processes[f"{name} again"] = NodeProcess(name, parameters, directory)
+        parameters = {"robot": MODEL.name, "lockstep": True, "robot_settings": MANY, "run_dir": str(directory)}
+        process = self.processes[f"{name} again"] = NodeProcess(name, parameters | NODES[name], directory)
         self.probe.wait(
             lambda: name in self.probe.diagnostics or process.process.poll() is not None, f"the new {name}", COMPILATION
         )
         assert process.process.poll() is None, process.log
-
-    def call(self, name: str) -> Trigger.Response:
-        """A service."""
-        return self.probe.call(name)
 
     def time_goes_on(self, ms: int) -> None:
         """Until so much simulated time is over."""
@@ -101,7 +84,7 @@ class Lab:
             self.probe.wait(lambda: another() or self.probe.value("planner", "phase") == "over", "another plan")
             if another():
                 return
-            self.call("planner/start")
+            self.probe.call("planner/start")
             self.probe.wait(lambda: self.probe.value("planner", "phase") != "over", "the planner to go on")
         raise AssertionError("the planner was asked five times to go on")
 
@@ -109,7 +92,7 @@ class Lab:
         """Until another plan is followed and so much of its time is over that the next one is looked for."""
         for _ in range(5):
             self.more_plans()
-            later = self.seen[-1].stamp_ns + int(share * 1e9 * self._overrides["planner"]["t_p"])
+            later = self.seen[-1].stamp_ns + int(share * 1e9 * MANY["planner"]["t_p"])
             self.probe.wait(lambda later=later: self.seen[-1].stamp_ns > later, "time to go on")
             if self.moving():  # it was not the last one
                 return
@@ -124,7 +107,7 @@ class Lab:
 @pytest.mark.slow
 def test_whoever_is_killed_and_started_again_finds_its_place(tmp_path: Path) -> None:
     with running(tmp_path, NODES, MANY, robot=MODEL.name) as processes, Probe() as probe:
-        lab = Lab(tmp_path, processes, probe, MANY)
+        lab = Lab(tmp_path, processes, probe)
         probe.wait(lambda: lab.moving() and lab.active[-1].seq > 0, "motion with a tighter box")
 
         lab.again("identifier")
@@ -162,15 +145,13 @@ def test_whatever_people_ask_for_time_goes_on(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     nodes = {name: {**parameters, "lockstep_patience_s": 600.0} for name, parameters in NODES.items()}
     with running(tmp_path, nodes, MANY, robot=MODEL.name) as processes, Probe() as probe:
-        lab = Lab(tmp_path, processes, probe, MANY)
-        seen: list[int] = []
-        reader = JointReader(MODEL.joint_names, with_effort=False)
-        probe.listen(JointState, "joint_states", lambda m: seen.append(reader.read(m).stamp_ns), measurement_qos(True))
+        lab = Lab(tmp_path, processes, probe)
+        seen = probe.heard(JointState, "joint_states", measurement_qos(True), lambda m: stamp_to_ns(m.header.stamp))
         transitions = Transitions(probe.node, ("controller", "planner", "identifier"))
 
         def wish(text: str) -> None:
             if "/" in text:
-                lab.call(text)
+                probe.call(text)
                 return
             node, transition = text.split()
             transitions.ask(node, transition)
@@ -195,10 +176,8 @@ def test_whatever_people_ask_for_time_goes_on(tmp_path: Path) -> None:
                 for text in made[-3:]:
                     wish(text)
             now, least = (seen or [0])[-1], int(rng.integers(1, 1_500_000_000))
-            probe.wait(
-                lambda now=now, least=least: bool(seen) and seen[-1] > now + least,
-                f"simulated time to go on after {made[-8:]}",
-            )
+            what = f"simulated time to go on after {made[-8:]}"
+            probe.wait(lambda then=now + least: bool(seen) and seen[-1] > then, what)
         assert all(process.process.poll() is None for process in processes.values())
         wish("controller activate")
         wish("controller/start")
@@ -215,11 +194,11 @@ def test_neither_a_stop_in_motion_nor_an_identifier_that_waits_stops_time(tmp_pa
     nodes = {name: {**parameters, "lockstep_patience_s": 600.0} for name, parameters in NODES.items()}
     nodes["identifier"]["start_on_activation"] = False
     with running(tmp_path, nodes, MANY, robot=MODEL.name) as processes, Probe() as probe:
-        lab = Lab(tmp_path, processes, probe, MANY)
+        lab = Lab(tmp_path, processes, probe)
 
         for share in (0.1, 0.9):
             lab.in_motion(share)
-            assert lab.call("controller/stop").success
+            assert probe.call("controller/stop").success
             lab.time_goes_on(1200)
             # However often the planner looks for another way from there: it was stopped.
             at_rest = len(lab.seen)
@@ -229,11 +208,11 @@ def test_neither_a_stop_in_motion_nor_an_identifier_that_waits_stops_time(tmp_pa
             assert "stopped" in probe.message("controller")
             if share < 0.5:  # until now it was told to wait
                 assert lab.active[-1].seq == 0
-                assert lab.call("identifier/start").success
-            assert lab.call("controller/start").success
-            assert not lab.call("controller/start").success, "nothing is stopped any more"
+                assert probe.call("identifier/start").success
+            assert probe.call("controller/start").success
+            assert not probe.call("controller/start").success, "nothing is stopped any more"
         probe.wait(lambda: lab.active[-1].seq > 0, "a tighter box")
-        assert lab.call("identifier/stop").success
+        assert probe.call("identifier/stop").success
         lab.time_goes_on(1000)
         held = lab.active[-1]
         lab.time_goes_on(1000)
@@ -251,14 +230,11 @@ def test_a_controller_that_was_held_up_finds_a_plant_that_went_on_alone(tmp_path
         "controller": {"await_plans": False, "await_bounds": False},
     }
     with running(tmp_path, nodes, MANY, robot=MODEL.name) as processes, Probe() as probe:
-        lab = Lab(tmp_path, processes, probe, MANY)
+        lab = Lab(tmp_path, processes, probe)
         probe.wait(lambda: probe.state() == "holding", "holding")
         for _ in range(2):
-            told: list[str] = []
             probe.diagnostics.pop("controller")
-            probe.listen(
-                JointState, "joint_states", lambda m, told=told: told.append(m.header.frame_id), measurement_qos(True)
-            )
+            told = probe.heard(JointState, "joint_states", measurement_qos(True), lambda m: m.header.frame_id)
             processes["controller"].send(signal.SIGSTOP)
             probe.wait(lambda told=told: told.count(NOT_AWAITED) > 100, "a plant that goes on alone")
             processes["controller"].send(signal.SIGCONT)
@@ -277,13 +253,13 @@ def test_a_controller_that_was_held_up_finds_a_plant_that_went_on_alone(tmp_path
 def test_the_hand_lets_go_and_takes_up_while_the_arm_holds_and_a_new_plant_is_a_clear_fault(tmp_path: Path) -> None:
     nodes = {"plant": NODES["plant"], "controller": {"await_plans": False, "await_bounds": False}}
     with running(tmp_path, nodes, MANY, robot=MODEL.name) as processes, Probe() as probe:
-        lab = Lab(tmp_path, processes, probe, MANY)
+        lab = Lab(tmp_path, processes, probe)
         probe.wait(lambda: probe.state() == "holding", "holding")
         for epoch, service in ((1, "plant/release"), (2, "plant/attach")):
-            assert lab.call("controller/reset_bounds").success
+            assert probe.call("controller/reset_bounds").success
             probe.wait(lambda epoch=epoch: lab.active[-1].identity == f"{epoch}:0", f"epoch {epoch}")
-            assert lab.call(service).success
-            again = lab.call(service)
+            assert probe.call(service).success
+            again = probe.call(service)
             assert not again.success
             assert "expected" in again.message
             lab.time_goes_on(500)
@@ -291,11 +267,10 @@ def test_the_hand_lets_go_and_takes_up_while_the_arm_holds_and_a_new_plant_is_a_
         assert probe.value("plant", "payload") == "1kg"
         processes["plant"].end(signal.SIGINT)
         plant = load(tmp_path / "plant.npz")
-        processes["plant again"] = NodeProcess(
-            "plant", {"robot": MODEL.name, "lockstep": True, "run_dir": "", **NODES["plant"]}, tmp_path / "plant_again"
-        )
+        parameters = {"robot": MODEL.name, "lockstep": True, "run_dir": "", **NODES["plant"]}
+        processes["plant again"] = NodeProcess("plant", parameters, tmp_path / "plant_again")
         probe.wait(lambda: "time of measurements went back" in probe.message("controller"), "the fault")
-        assert lab.call("controller/start").success
+        assert probe.call("controller/start").success
         probe.wait(lambda: probe.state() == "holding", "holding again")
     assert_within_limits(MODEL, plant)
     masses = plant["theta_history"][:, MODEL.layout.payload][:, 0]

@@ -72,9 +72,8 @@ class Lab:
         self.node, self.model = node, node.model
         zero = np.zeros(self.model.n)
         self.home = np.array(self.model.settings.home)
-        self.effort = (
-            dynamics_of(self.model.kinematics).torque_regressor(self.home, zero, zero) @ self.model.arm_prior.mid
-        )
+        regressor = dynamics_of(self.model.kinematics).torque_regressor(self.home, zero, zero)
+        self.effort = regressor @ self.model.arm_prior.mid
         self.checks = Checks(node)
         node.session.checks = self.checks  # type: ignore[assignment]
 

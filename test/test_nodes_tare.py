@@ -58,9 +58,8 @@ def test_a_tare_by_services_makes_the_next_identification_tighter_and_its_run_ve
     node = {"identifier": {"tare_file": str(tmp_path / "tare.npz"), "method": "lp", "start_on_activation": False}}
     with running(tmp_path, node, UPDATE) as processes, Probe() as probe:
         processes["identifier"].wait_ready()
-        boxes: list[Any] = []
         size = model.arm_prior.size
-        probe.listen(Float64MultiArray, "bounds", lambda m: boxes.append(read_bounds(m, size)), LATCHED_INPUT)
+        boxes = probe.heard(Float64MultiArray, "bounds", LATCHED_INPUT, lambda m: read_bounds(m, size))
         publisher = probe.publisher(JointState, "joint_states", measurement_qos(True, history=True))
         probe.wait(lambda: publisher.get_subscription_count() == 1, "the connection")
         refused = probe.call("identifier/tare_finish")

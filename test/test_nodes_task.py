@@ -16,7 +16,6 @@ import pytest
 pytest.importorskip("rclpy")
 pytest.importorskip("mujoco")
 
-from geometry_msgs.msg import PoseStamped
 from ros_harness import NodeProcess, Probe, busy, running
 from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
@@ -52,7 +51,6 @@ class TaskBench(NamedTuple):
     markers: list[MarkerArray]
     certificates: list[Float64MultiArray]
     goal_joints: Any
-    goal_pose: Any
     scene: Any
 
     def ask(self, service: str) -> Trigger.Response:
@@ -91,13 +89,9 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TaskBench]:
     nodes = {"plant": {"payload": "4lb"}, "controller": {"await_bounds": False}, "planner": {}}
     with running(directory, nodes, QUICK, robot=MODEL.name) as processes, Probe() as probe:
         seen = references(probe, names=MODEL.joint_names)
-        markers, certificates = [], []
-        probe.listen(MarkerArray, "markers", markers.append, LATCHED_INPUT)
-        probe.listen(Float64MultiArray, "certificate", certificates.append, LATCHED_INPUT)
-        publishers = [
-            probe.publisher(kind, topic)
-            for kind, topic in ((JointTrajectory, "goal_joints"), (PoseStamped, "goal_pose"), (MarkerArray, "scene"))
-        ]
+        markers = probe.heard(MarkerArray, "markers", LATCHED_INPUT)
+        certificates = probe.heard(Float64MultiArray, "certificate", LATCHED_INPUT)
+        publishers = [probe.publisher(JointTrajectory, "goal_joints"), probe.publisher(MarkerArray, "scene")]
         probe.wait(lambda: probe.value("planner", "phase") == "over", "the exciting trajectory")
         bench = TaskBench(probe, processes, directory, seen, markers, certificates, *publishers)
         bench.wait_rest()
@@ -110,15 +104,6 @@ def waypoints(*points: np.ndarray, names: tuple[str, ...] = MODEL.joint_names) -
     return message
 
 
-def pose(position: np.ndarray, orientation: tuple[float, ...], frame: str = "world") -> PoseStamped:
-    message = PoseStamped()
-    message.header.frame_id = frame
-    p, o = message.pose.position, message.pose.orientation
-    p.x, p.y, p.z = (float(x) for x in position)
-    o.x, o.y, o.z, o.w = orientation
-    return message
-
-
 def box(xyz: tuple[float, ...], size: float = 0.1, frame: str = "world", number: int = 0, **more: Any) -> Marker:
     marker = Marker(ns="table", id=number, type=Marker.CUBE, action=Marker.ADD, **more)
     marker.header.frame_id = frame
@@ -128,39 +113,10 @@ def box(xyz: tuple[float, ...], size: float = 0.1, frame: str = "world", number:
     return marker
 
 
-@pytest.mark.slow  # what a goal must be: test_planning_task.py
-def test_nothing_is_planned_without_a_goal_and_bad_goals_are_refused_with_the_reason(bench: TaskBench) -> None:
-    assert bench.ask("plan").message.startswith("no goal: expected one")
-    still, nan = np.zeros(N), np.full(N, np.nan)
-    far = np.array([0.0, 3.0, 0.0])
-    moving = waypoints(still)
-    moving.points[0].velocities = [0.1] * N
-    for message, reason in (
-        (waypoints(nan), "not finite"),
-        (waypoints(far), "outside the limits"),
-        (waypoints(), "wrong length"),
-        (waypoints(*[still] * 101), "wrong length"),
-        (waypoints(still[:-1]), "wrong length"),
-        (waypoints(still, names=("turn",) * N), "wrong joints"),
-        (waypoints(still, names=MODEL.joint_names[:-1]), "wrong joints"),
-        (moving, "in motion"),
-    ):
-        bench.send(bench.goal_joints, message, f"goal_joints: {reason}")
-    upright = (0.0, 0.0, 0.0, 1.0)
-    for message, reason in (
-        (pose(np.full(3, np.inf), upright), "not finite"),
-        (pose(np.full(3, 1e6), upright), "far away"),
-        (pose(np.zeros(3), (0.0, 0.0, 0.0, 0.0)), "not a rotation"),
-        (pose(np.zeros(3), upright, frame="camera"), "unknown frame"),
-        (pose(np.zeros(3), upright, frame=""), "unknown frame"),
-    ):
-        bench.send(bench.goal_pose, message, f"goal_pose: {reason}")
-    told = bench.probe.value("planner", "last refusal")
-    assert "frame_id = '': expected world" in told
-    assert not bench.ask("plan").success, "nothing of that is a goal"
-
-
 def test_goals_are_reached_with_certified_steps_that_can_be_checked_from_their_files(bench: TaskBench) -> None:
+    assert bench.ask("plan").message.startswith("no goal: expected one")
+    bench.send(bench.goal_joints, waypoints(np.full(N, np.nan)), "goal_joints: not finite")
+    assert not bench.ask("plan").success, "that is no goal"
     start = bench.wait_rest()
     first, second = start + 0.12 * np.array([1, -1, 1]), start + 0.05
     shuffled = [MODEL.joint_names[i] for i in (2, 0, 1)]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
+import pinocchio as pin
 import pytest
 import yaml
-from urdf_factory import tutorial_urdf
+from urdf_factory import needs_example_robots, tutorial_urdf
 
 from safe_sysid.cli import main
 from safe_sysid.errors import ConfigError
@@ -24,10 +24,6 @@ from safe_sysid.simulation.engines.mujoco_world import build_world
 from safe_sysid.simulation.payloads import dumbbell, theta_e_with_payload
 
 TALOS = "package://example-robot-data/robots/talos_data/robots/talos_full_v2.urdf"
-needs_package = pytest.mark.skipif(
-    not any((Path(entry) / "cmeel.prefix/share/example-robot-data").is_dir() for entry in sys.path),
-    reason="the registry package example-robot-data is not installed",
-)
 
 
 def write_two_armed(folder: Path) -> Path:
@@ -64,11 +60,8 @@ def write_two_armed(folder: Path) -> Path:
 def two_armed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Robot file of the right arm, as config init writes it."""
     folder = tmp_path_factory.mktemp("two_armed")
-    write_configuration(
-        write_two_armed(folder),
-        folder / "right.yaml",
-        NewArm(payload_kg=2.0, base_link="torso", tip_link="right_tool0", tool_frame="right_tool0"),
-    )
+    arm = NewArm(payload_kg=2.0, base_link="torso", tip_link="right_tool0", tool_frame="right_tool0")
+    write_configuration(write_two_armed(folder), folder / "right.yaml", arm)
     return folder / "right.yaml"
 
 
@@ -106,10 +99,7 @@ def test_a_payload_hangs_on_the_link_that_is_named(two_armed: Path) -> None:
     assert (tool.payload_link, bracket.payload_link) == ("right_tool0", "bracket")
     np.testing.assert_array_equal(bracket.flange[1], tool.flange[1])  # goals stay the tool's
     turn = bracket.flange[0].T @ bracket.payload_frame[0]
-    c, s = np.cos(0.3), np.sin(0.3)
-    about_x = np.array([[1.0, 0.0, 0.0], [0.0, c, -s], [0.0, s, c]])
-    c, s = np.cos(1.5), np.sin(1.5)
-    np.testing.assert_allclose(turn, np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]]) @ about_x, atol=1e-12)
+    np.testing.assert_allclose(turn, pin.rpy.rpyToMatrix(0.3, 0.0, 1.5), atol=1e-12)
     shift = bracket.flange[0].T @ (bracket.payload_frame[1] - bracket.flange[1])
     np.testing.assert_allclose(shift, [0.02, 0.0, 0.05], atol=1e-12)
     for model in (tool, bracket):
@@ -167,7 +157,7 @@ def test_only_what_the_last_joint_moves_may_carry_it(two_armed: Path, link: str)
     ("name", "base", "tip", "mass"),
     [
         ("two_armed", "torso", "bracket", "2"),
-        pytest.param("talos", "torso_2_link", "gripper_left_base_link", "1.3", marks=needs_package),
+        pytest.param("talos", "torso_2_link", "gripper_left_base_link", "1.3", marks=needs_example_robots),
     ],
 )
 def test_one_arm_of_a_robot_with_two_goes_the_whole_way(
@@ -177,9 +167,8 @@ def test_one_arm_of_a_robot_with_two_goes_the_whole_way(
     urdf = TALOS if name == "talos" else str(write_two_armed(tmp_path))
     file, run = str(tmp_path / f"{name}.yaml"), str(tmp_path / "run")
     links = ["--base-link", base, "--tip-link", tip]
-    assert (
-        main(["config", "init", "--urdf", urdf, *links, "--payload-kg", mass, "--simulated-drives", "--out", file]) == 0
-    )
+    arm = [*links, "--payload-kg", mass, "--simulated-drives"]
+    assert main(["config", "init", "--urdf", urdf, *arm, "--out", file]) == 0
     assert main(["config", "check", file]) == 0
     capsys.readouterr()
     assert main(["demo", "--robot", file, "--plans", "2", "--seed", "2", "--out", run, "--quiet"]) == 0

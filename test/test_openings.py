@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 import yaml
 from arm_links import three_joint_with
 from geometry_support import hull_distance
-from urdf_factory import numbers, random_inertial, random_origin
+from urdf_factory import EXAMPLE_ROBOTS, needs_example_robots, numbers, random_inertial, random_origin
 
 from safe_sysid.errors import ConfigError
 from safe_sysid.robot import RobotModel, load_robot, unchecked
@@ -101,12 +100,10 @@ def test_bodies_hold_every_link_at_every_opening(tmp_path, seed):
     assert worst_outside(tmp_path / "arm.urdf", closed, LOCKED | {"left_joint": 0.04}) > 1e-3
 
 
+@needs_example_robots
 def test_the_packaged_panda_holds_its_fingers_wide_open():
     """Corners were 7.4 mm outside when bodies stood for the locked position alone."""
-    places = [Path(entry) / "cmeel.prefix/share/example-robot-data/robots" for entry in sys.path]
-    urdf = next((p for q in places if (p := q / "panda_description/urdf/panda.urdf").is_file()), None)
-    if urdf is None:
-        pytest.skip("the registry package example-robot-data is not installed")
+    urdf = EXAMPLE_ROBOTS / "panda_description/urdf/panda.urdf"
     model = load_robot("franka_panda")
     held = load_robot("franka_panda", **{"payload.hand_joints": None, "payload.hand_opening": [0.0] * 10})
     for opening in (0.0, 0.013, 0.04):

@@ -94,27 +94,16 @@ def test_a_link_inside_a_package_is_followed(tmp_path: Path) -> None:
     assert package_file(URI, tmp_path, [tmp_path / "install"]).samefile(real)
 
 
-ESCAPES = [
-    "package://an_arm/../secret",
-    "package://an_arm/meshes/../../secret",
-    "package://an_arm/%2e%2e/secret",
-    "package://an_arm/%2E./secret",
-    "package://an_arm//etc/passwd",
-    "package://an_arm/%2Fetc/passwd",
-    "package://../secret",
-    "package://./secret",
-    "package://%2e%2e/secret",
-    "package:////etc/passwd",
-    "package://user@an_arm/secret",
-    "package://an_arm",
-    "package://an_arm/",
-    "package://an_arm/.",
-    "package://an_arm/a\0b",
-    "file:///etc/passwd",
-]
-
-
-@pytest.mark.parametrize("uri", ESCAPES)
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "package://an_arm/../secret", "package://an_arm/meshes/../../secret", "package://an_arm/%2e%2e/secret",
+        "package://an_arm/%2E./secret", "package://an_arm//etc/passwd", "package://an_arm/%2Fetc/passwd",
+        "package://../secret", "package://./secret", "package://%2e%2e/secret", "package:////etc/passwd",
+        "package://user@an_arm/secret", "package://an_arm", "package://an_arm/", "package://an_arm/.",
+        "package://an_arm/a\0b", "file:///etc/passwd",
+    ],
+)  # fmt: skip
 def test_a_name_that_points_out_of_its_package_is_refused(tmp_path: Path, uri: str) -> None:
     put(tmp_path / "an_arm")
     (tmp_path / "secret").write_text("s", encoding="utf-8")
@@ -123,12 +112,10 @@ def test_a_name_that_points_out_of_its_package_is_refused(tmp_path: Path, uri: s
         package_file(uri, tmp_path / "robot.yaml", [tmp_path])
 
 
-_PIECES = st.sampled_from(
-    ["..", ".", "%2e%2e", "%2e", "/", "%2f", "meshes", "secret", "a%20b.stl", "an_arm", "%00", "\\"]
-)
+_PIECES = ["..", ".", "%2e%2e", "%2e", "/", "%2f", "meshes", "secret", "a%20b.stl", "an_arm", "%00", "\\"]
 
 
-@given(st.lists(_PIECES, max_size=8))
+@given(st.lists(st.sampled_from(_PIECES), max_size=8))
 def test_whatever_the_name_is_the_file_lies_inside_the_package(
     tmp_path_factory: pytest.TempPathFactory, pieces: list[str]
 ) -> None:

@@ -43,6 +43,17 @@ def manifest() -> ElementTree.Element:
     return ElementTree.parse(ROOT / "package.xml").getroot()
 
 
+def files_in(*tops: str) -> list[Path]:
+    """All files of folders of the clone, relative to it."""
+    return [path.relative_to(ROOT) for top in tops for path in (ROOT / top).rglob("*") if path.is_file()]
+
+
+def printed(program: str, *arguments: str, **how: Any) -> str:
+    """What a program of Python says, in a process of its own."""
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, **how).stdout.strip()
+
+
 def bash_blocks() -> list[str]:
     return re.findall(r"^```(?:bash|sh|console)\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S)
 
@@ -92,12 +103,9 @@ def test_rosdep_knows_every_key(manifest: ElementTree.Element) -> None:
     assert keys - KNOWN_KEYS == set(), "not looked up yet, or unknown to rosdep"
 
 
-def test_every_requirement_is_bounded(setup_arguments: dict[str, Any]) -> None:
-    loose = [text for text in setup_arguments["install_requires"] if not re.search(r"[>=~]=", text)]
-    assert loose == []
-
-
 def test_tested_versions_are_within_the_declared_bounds(setup_arguments: dict[str, Any]) -> None:
+    unbounded = [text for text in setup_arguments["install_requires"] if not re.search(r"[>=~]=", text)]
+    assert unbounded == []
     packaging = pytest.importorskip("packaging.requirements")
     lines = (ROOT / "scripts" / "constraints.txt").read_text().splitlines()
     pinned = dict(line.split("==") for line in lines if line and not line.startswith("#"))
@@ -115,22 +123,14 @@ def test_tested_versions_are_within_the_declared_bounds(setup_arguments: dict[st
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root installs packages")
 @pytest.mark.parametrize(
     ("ci", "programs", "wanted"),
-    [
-        ("true", ["apt-get"], True),
-        ("true", ["apt-get", "chromium"], False),
-        ("true", [], False),
-        ("", ["apt-get"], False),
-    ],
+    [("true", "apt-get", True), ("true", "apt-get chromium", False), ("true", "", False), ("", "apt-get", False)],
 )
-def test_a_browser_is_installed_for_ci_alone(tmp_path: Path, ci: str, programs: list[str], wanted: bool) -> None:
-    for name in programs:
+def test_a_browser_is_installed_for_ci_alone(tmp_path: Path, ci: str, programs: str, wanted: bool) -> None:
+    for name in programs.split():
         (tmp_path / name).touch(0o755)
     program = "import machine; print(machine.browser_wanted())"
     environment = {"PATH": str(tmp_path), "PYTHONPATH": str(ROOT / "scripts" / "bootstrap"), "CI": ci}
-    result = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
-    )
-    assert result.stdout.strip() == str(wanted)
+    assert printed(program, env=environment) == str(wanted)
 
 
 @pytest.mark.parametrize(
@@ -147,10 +147,7 @@ def test_a_browser_is_installed_for_ci_alone(tmp_path: Path, ci: str, programs: 
 )
 def test_uv_looks_where_pip_is_told_to_look(config: str, expected: list[str] | bool) -> None:
     program = "import installation, sys; print(installation.uv_command('python', sys.argv[1]))"
-    environment = {"PYTHONPATH": str(ROOT / "scripts" / "bootstrap")}
-    command = [sys.executable, "-c", program, config]
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    options = ast.literal_eval(result.stdout)
+    options = ast.literal_eval(printed(program, config, env={"PYTHONPATH": str(ROOT / "scripts" / "bootstrap")}))
     assert bool(options) == bool(expected)
     if isinstance(expected, list):
         assert set(expected) <= set(options)
@@ -163,26 +160,14 @@ def test_console_scripts_exist(setup_arguments: dict[str, Any]) -> None:
     assert set(scripts) == {"safe-sysid", *NODES}
     for name, target in scripts.items():
         module, function = target.split(":")
-        path = ROOT / Path(*module.split("."))
-        source = path.with_suffix(".py") if path.with_suffix(".py").exists() else path / "__init__.py"
-        assert source.exists(), f"{name} = {target}: no such module"
-        defined = {
-            alias.asname or alias.name if isinstance(node, ast.ImportFrom) else node.name
-            for node in ast.parse(source.read_text()).body
-            if isinstance(node, (ast.FunctionDef, ast.ImportFrom))
-            for alias in (node.names if isinstance(node, ast.ImportFrom) else [ast.alias("")])
-        }
-        assert function in defined, f"{name} = {target}: {source} defines no {function}"
+        source = (ROOT / Path(*module.split("."))).with_suffix(".py").read_text()
+        assert re.search(rf"^def {function}\(", source, re.M), f"{name} = {target}: no such function"
 
 
 def test_every_shared_file_is_installed(setup_arguments: dict[str, Any]) -> None:
     installed = {Path(name) for _, names in setup_arguments["data_files"] for name in names}
-    present = {
-        path.relative_to(ROOT)
-        for top in ("config", "urdf", "launch", "rviz")
-        for path in (ROOT / top).rglob("*")
-        if path.is_file() and not path.name.startswith((".", "_")) and "__pycache__" not in path.parts
-    }
+    present = {path for path in files_in("config", "urdf", "launch", "rviz") if not path.name.startswith((".", "_"))}
+    present = {path for path in present if "__pycache__" not in path.parts}
     assert present, "no configuration at all"
     assert present <= installed
     assert {Path("package.xml"), Path("resource/safe_sysid")} <= installed
@@ -223,8 +208,7 @@ def test_wheel_holds_code_files_and_scripts(wheel: Path) -> None:
         assert modules <= set(names), "modules without __init__.py in their directory stay behind"
         assert "<prefix>/share/ament_index/resource_index/packages/safe_sysid" in names
         assert "<prefix>/share/safe_sysid/package.xml" in names
-        for path in (path for top in ("config", "urdf") for path in (ROOT / top).rglob("*") if path.is_file()):
-            assert f"<prefix>/share/safe_sysid/{path.relative_to(ROOT)}" in names
+        assert {f"<prefix>/share/safe_sysid/{path}" for path in files_in("config", "urdf")} <= set(names)
         for node in NODES:
             member = archive.getinfo(names[f"<prefix>/lib/safe_sysid/{node}"])
             assert member.external_attr >> 16 & 0o111, f"{node} would not be executable"
@@ -244,10 +228,7 @@ def test_installed_package_finds_its_files(wheel: Path, tmp_path: Path) -> None:
     )
     environment = dict(os.environ, PYTHONPATH=str(package.parent))
     environment.pop("AMENT_PREFIX_PATH", None)
-    output = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, env=environment, check=True
-    )
-    file, share, config = (Path(text) for text in json.loads(output.stdout))
+    file, share, config = map(Path, json.loads(printed(program, cwd=tmp_path, env=environment)))
     assert prefix in file.parents
     assert prefix in share.parents
     assert {path.name for path in config.iterdir()} == {path.name for path in (ROOT / "config").iterdir()}
@@ -257,20 +238,17 @@ def test_installed_package_finds_its_files(wheel: Path, tmp_path: Path) -> None:
         script = next(prefix.glob(f"**/bin/{node}"))
         script.write_text('#!/bin/sh\necho "started $0 with $*"\n')
         forwarded = next(prefix.glob(f"**/lib/safe_sysid/{node}"))
-        answer = subprocess.run(
-            [forwarded, "--ros-args", "a b"], capture_output=True, text=True, cwd=tmp_path, check=True
-        )
-        assert Path(answer.stdout.split()[1]).resolve() == script.resolve()
-        assert answer.stdout.strip().endswith("with --ros-args a b")
+        answer = subprocess.check_output([forwarded, "--ros-args", "a b"], text=True, cwd=tmp_path)
+        assert Path(answer.split()[1]).resolve() == script.resolve()
+        assert answer.strip().endswith("with --ros-args a b")
 
 
 @pytest.mark.slow
 def test_colcon_builds_an_ament_python_package(tree: Path, tmp_path: Path) -> None:
     pytest.importorskip("colcon_core")
     pytest.importorskip("colcon_ros")
-    colcon = [sys.executable, "-m", "colcon"]
-    if shutil.which("colcon", path=sysconfig.get_path("scripts")):
-        colcon = [shutil.which("colcon", path=sysconfig.get_path("scripts")) or ""]
+    program = shutil.which("colcon", path=sysconfig.get_path("scripts"))
+    colcon = [program] if program else [sys.executable, "-m", "colcon"]
     workspace = tmp_path / "workspace"
     (workspace / "src").mkdir(parents=True)
     shutil.copytree(tree, workspace / "src" / "safe_sysid")
@@ -284,21 +262,18 @@ def test_colcon_builds_an_ament_python_package(tree: Path, tmp_path: Path) -> No
     assert "(ros.ament_python)" in run("list")
     run("build", "--event-handlers", "console_direct+")
     installed = workspace / "install" / "safe_sysid"
-    for node in NODES:
-        assert os.access(installed / "lib" / "safe_sysid" / node, os.X_OK)
-    assert os.access(installed / "lib" / "safe_sysid" / "safe-sysid", os.X_OK)
+    for name in (*NODES, "safe-sysid"):
+        assert os.access(installed / "lib" / "safe_sysid" / name, os.X_OK)
     assert (installed / "share/ament_index/resource_index/packages/safe_sysid").is_file()
     assert (installed / "share/safe_sysid/package.xml").is_file()
-    for path in (path for top in ("config", "urdf") for path in (ROOT / top).rglob("*") if path.is_file()):
-        assert (installed / "share/safe_sysid" / path.relative_to(ROOT)).is_file()
+    assert all((installed / "share/safe_sysid" / path).is_file() for path in files_in("config", "urdf"))
 
 
 # ------------------------------------------------------------------------------------------------ first steps
 
 
 def test_readme_starts_with_the_two_commands() -> None:
-    assert bash_blocks()[0].strip() == "./safe-sysid demo"
-    assert bash_blocks()[1].strip() == "./safe-sysid test"
+    assert [block.strip() for block in bash_blocks()[:2]] == ["./safe-sysid demo", "./safe-sysid test"]
 
 
 def test_ci_calls_exactly_the_readme_command() -> None:
@@ -333,17 +308,16 @@ def ask(clone: Path, expression: str) -> str:
         f"import pathlib, sys; sys.path.insert(0, {str(clone / 'scripts' / 'bootstrap')!r}); import state;"
         f"venv = pathlib.Path({str(clone / '.venv')!r}); print({expression})"
     )
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.strip()
+    return printed(program)
 
 
 def fake_environment(clone: Path) -> Path:
     """An environment that looks finished to the launcher; its commands only report."""
     venv = clone / ".venv"
-    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    (venv / "lib" / f"python{version}" / "site-packages").mkdir(parents=True)
+    (venv / "lib" / "python{}.{}".format(*sys.version_info) / "site-packages").mkdir(parents=True)
     (venv / "bin").mkdir()
-    report = '#!/bin/sh\necho "$0: $*: $AMENT_PREFIX_PATH:$LD_LIBRARY_PATH"\n'
-    report = report.replace("\n", f'\n[ "$3" = -c ] && exec {sys.executable} "$@"\n', 1)
+    report = f'#!/bin/sh\n[ "$3" = -c ] && exec {sys.executable} "$@"\n'
+    report += 'echo "$0: $*: $AMENT_PREFIX_PATH:$LD_LIBRARY_PATH"\n'
     for name in ("python", "safe-sysid"):
         (venv / "bin" / name).write_text(report)
         (venv / "bin" / name).chmod(0o755)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import yaml
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 TUTORIAL = Path(__file__).resolve().parent.parent / "docs" / "start" / "tutorial.md"
+#: Robots of the registry package example-robot-data; None where it is not installed.
+EXAMPLE_ROBOTS = next(
+    (p for q in sys.path if (p := Path(q, "cmeel.prefix/share/example-robot-data/robots")).is_dir()), None
+)
+needs_example_robots = pytest.mark.skipif(EXAMPLE_ROBOTS is None, reason="needs the package example-robot-data")
 PRIMITIVES = ("sphere", "cylinder", "box")
 
 
