@@ -103,9 +103,8 @@ def test_whatever_is_known_all_markers_are_added_or_deleted(mass, x, y, z, pad, 
 def test_the_box_that_is_drawn_holds_the_true_centre_and_its_edges_are_that_box() -> None:
     centre = [0.01, -0.02, 0.15]
     box, edges, ellipsoid, label = payload_markers(held(3.0, centre, 0.01), "tool").markers
-    assert [m.type for m in (box, edges, ellipsoid, label)] == [
-        Marker.CUBE, Marker.LINE_LIST, Marker.SPHERE, Marker.TEXT_VIEW_FACING,
-    ]  # fmt: skip
+    kinds = [Marker.CUBE, Marker.LINE_LIST, Marker.SPHERE, Marker.TEXT_VIEW_FACING]
+    assert [m.type for m in (box, edges, ellipsoid, label)] == kinds
     p, s = box.pose.position, box.scale
     place, size = np.array([p.x, p.y, p.z]), np.array([s.x, s.y, s.z])
     assert np.all(np.abs(np.array(centre) - place) <= 0.5 * size)

@@ -114,9 +114,8 @@ def test_margins_are_those_of_direct_evaluation(model: RobotModel) -> None:
     x = c.family.trajectory(k).states(np.linspace(0.0, 3.0 * (1 - 1e-9), c.samples))
     raw, box, a = c.raw(k), c.box, c.gains.assumptions
     corners = np.random.default_rng(3).choice([-1.0, 1.0], (200, box.size)) * box.rad + box.mid
-    regressor = dynamics_of(model.kinematics).torque_regressor(
-        x[:, 0], x[:, 1], x[:, 2], model.friction_transition_velocity
-    )
+    motion = x[:, 0], x[:, 1], x[:, 2], model.friction_transition_velocity
+    regressor = dynamics_of(model.kinematics).torque_regressor(*motion)
     worst = np.abs(regressor @ box.mid) + np.abs(regressor) @ box.rad
     assert np.allclose(raw["torque"], (model.limits.torque - worst).min(axis=0))
     assert np.all(raw["torque"] <= (model.limits.torque - np.abs(regressor @ corners.T).max(axis=(0, 2))) + 1e-9)

@@ -154,10 +154,8 @@ def test_intervals_that_motion_narrows_and_did_not_are_named() -> None:
 def test_a_prior_that_is_tight_already_and_what_an_arm_cannot_show_is_no_failure(model: RobotModel) -> None:
     middle = np.array([3.0, 0.0, 0.0, -0.4, *np.zeros(6)])
     width = np.array([0.02, 0.002, 0.002, 0.002, *(6 * [0.2])])
-    tight = load_robot(
-        "kinova_gen3",
-        **{"payload.prior_lower": (middle - width).tolist(), "payload.prior_upper": (middle + width).tolist()},
-    )
+    ends = {"payload.prior_lower": (middle - width).tolist(), "payload.prior_upper": (middle + width).tolist()}
+    tight = load_robot("kinova_gen3", **ends)
     prior = tight.arm_prior
     assert not_narrowed(tight, prior.payload_lower, prior.payload_upper) == []
     # Gravity of a planar arm knows two directions only.
@@ -201,9 +199,8 @@ print(len(warm), sorted(kernels() - warm))
 @pytest.mark.slow
 def test_no_deadline_is_spent_on_compiling() -> None:
     """A kernel that the warm-up leaves out takes seconds of the first plans, which are the gentlest then."""
-    answer = subprocess.run(
-        [sys.executable, "-c", _NOTHING_LEFT], capture_output=True, text=True, timeout=600, check=True
-    )
+    command = [sys.executable, "-c", _NOTHING_LEFT]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
     count, left = answer.stdout.split(maxsplit=1)
     assert int(count) > 10
     assert left.strip() == "[]"

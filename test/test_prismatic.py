@@ -168,9 +168,8 @@ def test_first_and_second_derivatives_stay_in_their_bounds_and_levers_count_the_
         bare = theta.copy()
         bare[10 * n :] = 0.0
         norms = link_norms(kin, theta, theta)
-        short = link_norms(
-            kin._replace(travel=np.where(kin.sliding[:, None], kin.travel * 1e-6, kin.travel)), theta, theta
-        )
+        travel = np.where(kin.sliding[:, None], kin.travel * 1e-6, kin.travel)
+        short = link_norms(kin._replace(travel=travel), theta, theta)
         for q in positions(kin, rng, 6):
             qd, qd_a, qdd = rng.uniform(-1, 1, (3, n))
             speeds = (np.abs(qd) + 1e-3, np.abs(qd_a) + 1e-3, np.abs(qdd) + 1e-3)
@@ -309,15 +308,14 @@ def test_every_claim_of_the_theorem_in_closed_loop(arm_file):
 
 def test_positions_that_the_law_may_take_must_be_in_the_travel(model, gains):
     """A twentieth of half a metre: 25 mm."""
-    near, far = (
-        dataclasses.replace(
-            gains, assumptions=dataclasses.replace(gains.assumptions, position_error=np.full(model.n, error))
-        )
-        for error in (0.02, 0.026)
-    )
-    design._check_travel(model, near)
+
+    def check(error: float) -> None:
+        assumptions = dataclasses.replace(gains.assumptions, position_error=np.full(model.n, error))
+        design._check_travel(model, dataclasses.replace(gains, assumptions=assumptions))
+
+    check(0.02)
     with pytest.raises(ParameterError, match=r"joint 0: the control law may take a position 0\.02\d+ m beyond"):
-        design._check_travel(model, far)
+        check(0.026)
 
 
 # --- rooms that take turning ---
@@ -356,12 +354,8 @@ def test_messages_name_metres_and_newtons(model):
         assert watch.judge(1e-3, q, 100.0 * np.eye(model.n)[j]) is MeasurementStatus.BAD
         assert f"is 100 {unit}/s" in watch.reason
     reasons = check_static_gravity(model, model.arm_prior, q, slow, np.full(model.n, 1e6))
-    assert [re.search(r"effort 1e\+06 (N m|N) at", reason).group(1) for reason in reasons[:4]] == [
-        "N",
-        "N m",
-        "N m",
-        "N",
-    ]
+    units = [re.search(r"effort 1e\+06 (N m|N) at", reason).group(1) for reason in reasons[:4]]
+    assert units == ["N", "N m", "N m", "N"]
 
 
 def test_suggested_changes_and_clipped_torques_are_in_the_units_of_their_joints(model):

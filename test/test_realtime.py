@@ -220,10 +220,8 @@ def test_nothing_is_compiled_in_the_loop() -> None:
     """A start, ticks, a box blended in, a plan: every kernel, and each of its signatures, is there before READY."""
     result = subprocess.run([sys.executable, "-c", _REHEARSED], capture_output=True, text=True, timeout=240)
     assert result.returncode == 0, result.stderr[-2000:]
-    last = result.stdout.splitlines()[-1]
-    assert last == "0:1 ['holding', 'idle', 'tracking'] [] Counter()" or last == (
-        "0:1 ['holding', 'tracking'] [] Counter()"
-    ), result.stdout
+    last = result.stdout.splitlines()[-1].replace("'idle', ", "")
+    assert last == "0:1 ['holding', 'tracking'] [] Counter()", result.stdout
 
 
 # -- scheduling -------------------------------------------------------------------------------------------------
@@ -405,9 +403,8 @@ def test_late_commands_are_counted_as_covered_where_the_arm_was_quiet(
 def test_a_tick_leaves_no_garbage_for_a_collector(arm: Any) -> None:
     """Collection is off in the loop: what it makes must go by itself."""
     model, gains = arm
-    rehearse_controller(
-        model, gains, lambda: make_law("robust", model, gains)
-    )  # as a node does: nothing is compiled below
+    # As a node does: nothing is compiled below.
+    rehearse_controller(model, gains, lambda: make_law("robust", model, gains))
     core, zero, home = Controller(model, gains), np.zeros(model.n), np.array(model.settings.home)
     core.start(0.0, home, zero)
     core.offer_box(replace(model.arm_prior, seq=1), 0.0)
