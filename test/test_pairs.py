@@ -14,9 +14,8 @@ from test_certificate import gains_for, plan_of
 from urdf_factory import random_arm, write_arm
 
 from safe_sysid.planning.certification.certificate import verify_plan
-from safe_sysid.robot import Body, Kinematics, RobotModel, Scene, load_robot, load_scene, unchecked
+from safe_sysid.robot import Body, Kinematics, RobotModel, Scene, forward_kinematics, load_robot, load_scene, unchecked
 from safe_sysid.robot.files.urdf import read_urdf
-from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.shapes.pairs import allowed_pairs, overlap_in_every_pose
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 

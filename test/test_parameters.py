@@ -10,17 +10,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from safe_sysid.errors import ParameterError
-from safe_sysid.robot.parameters import (
+from safe_sysid.robot import (
     ParameterBox,
     com_and_inertia,
     from_log_cholesky,
     inertia_from_com,
     is_consistent,
     log_cholesky,
-    pseudo_inertia,
-    pseudo_inertia_to_theta,
-    transform_inertial,
 )
+from safe_sysid.robot.parameters import pseudo_inertia, pseudo_inertia_to_theta, transform_inertial
 
 etas = hnp.arrays(float, 10, elements=st.floats(-1.5, 1.5))
 

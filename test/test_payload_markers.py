@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from log_support import robot
 from ros_harness import NodeProcess, Probe
 from scipy.spatial.transform import Rotation
 from visualization_msgs.msg import Marker, MarkerArray
@@ -19,19 +19,10 @@ from safe_sysid.nodes.common.base import LATCHED_INPUT
 from safe_sysid.nodes.identifier.payload_markers import NAMESPACE, no_payload_markers, payload_markers
 from safe_sysid.nodes.planner.markers import path_markers, scene_markers, swept_markers
 from safe_sysid.reachability.swept import SweptVolume
-from safe_sysid.robot.loading import load_robot
-from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.parameters import inertia_from_com, transform_inertial
-from safe_sysid.robot.scenes.scene import load_scene
-from safe_sysid.trajectories.plan import Plan
-from safe_sysid.trajectories.quintic import QuinticTrajectory
+from safe_sysid.robot import inertia_from_com, load_scene, transform_inertial
+from safe_sysid.trajectories import Plan, QuinticTrajectory
 
 FLOATS = st.floats(-2.0, 2.0)
-
-
-@cache
-def robot() -> RobotModel:
-    return load_robot("kinova_gen3")
 
 
 def obey_the_rules(array: MarkerArray) -> None:

@@ -23,8 +23,7 @@ from safe_sysid.nodes.common.base import ERROR, OK
 from safe_sysid.nodes.identifier import payload_forward
 from safe_sysid.nodes.identifier.payload_forward import PayloadForward, fill, with_hand
 from safe_sysid.nodes.identifier.payload_message import intervals_message
-from safe_sysid.robot import load_robot
-from safe_sysid.robot.parameters import com_and_inertia, inertia_from_com
+from safe_sysid.robot import com_and_inertia, inertia_from_com, load_robot
 
 #: As docs/refer/messages.md says how a program reads one.
 ROW = re.compile(r"lower (\S+) nominal (\S+) upper (\S+) (.+)")

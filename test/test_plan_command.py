@@ -24,9 +24,8 @@ from safe_sysid.dynamics.closed_chain import load_mechanism
 from safe_sysid.identification.arm.bounds.intervals import base_of
 from safe_sysid.planning.plan_files.plan_file import read_plan
 from safe_sysid.report.verify_command import plans_command
+from safe_sysid.robot import RobotModel, load_robot
 from safe_sysid.robot.identity import digest
-from safe_sysid.robot.loading import load_robot
-from safe_sysid.robot.model import RobotModel
 
 
 def call(command: ModuleType, *arguments: str) -> int:

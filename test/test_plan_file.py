@@ -30,11 +30,8 @@ from safe_sysid.planning.optimiser.family import TrajectoryFamily
 from safe_sysid.planning.plan_files.plan_chain import Proved, box_ground, chain_problem, mixture_problem
 from safe_sysid.planning.plan_files.plan_check import PlanChecker, PlanReport
 from safe_sysid.planning.plan_files.plan_file import PlanFileError, file_name, read_plan, write_plan
+from safe_sysid.robot import ParameterBox, RobotModel, Scene, load_robot, load_scene
 from safe_sysid.robot.identity import digest, identity
-from safe_sysid.robot.loading import load_robot
-from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.scenes.scene import Scene, load_scene
 from safe_sysid.trajectories.plan import Plan
 
 CELLS = 12  # enough for short motions
@@ -135,7 +132,7 @@ def test_a_claim_may_be_modest_and_the_library_proposes_directions_that_are_not_
     assert outcome(checker, forged(good, tmp_path / "plan.json", change)) == ""
 
 
-def test_real_time_gains_are_synthesised_for_real_time(tmp_path: Path, model: RobotModel, checker: PlanChecker) -> None:
+def test_real_time_gains_are_synthesised_for_real_time(tmp_path: Path, model: RobotModel) -> None:
     gains, scene, box = design_gains(model), load_scene("open"), box_of(model)
     q = np.array([0.0, 0.26, 3.1416, -2.27, 0.0, 0.96, 1.5708])
     plan = plan_from(model, at_rest(q), 0.02, box)

@@ -72,14 +72,13 @@ class World:
     def say(self, text: str) -> None:
         self.told.append(text)
 
+    failed = say
+
     # the solver
     def submit(self, job: Any, handler: Callable[[Event], None], limit: float | None = None) -> int:
         assert limit is not None
         self.jobs.append((handler, job, limit))
         return len(self.jobs)
-
-    def failed(self, text: str) -> None:
-        self.told.append(text)
 
     def cancel(self, grace: float) -> None:
         self.cancelled.append(grace)
@@ -367,10 +366,7 @@ def test_bounds_that_had_stopped_improving_do_not_end_another_run_before_it_begi
     assert again.over([*same, *other], other[0]) == "", "another payload"
 
 
-actions = st.lists(st.sampled_from(["progress", "done", "none", "failed", "late"]), min_size=1, max_size=12)
-
-
-@given(actions)
+@given(st.lists(st.sampled_from(["progress", "done", "none", "failed", "late"]), min_size=1, max_size=12))
 def test_in_lockstep_every_hand_over_gets_exactly_one_answer(events: list[str]) -> None:
     world = World(lockstep=True)
     world.reference(10_000_000)

@@ -9,22 +9,12 @@ import pytest
 
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.errors import PlanError
-from safe_sysid.planning import (
-    Budget,
-    Planner,
-    PlannerOptions,
-    PlanStatus,
-    bounds_stopped_improving,
-    hand_over_state,
-    verify_plan,
-)
+from safe_sysid.planning import Budget, Planner, PlannerOptions, PlannerResult, PlanStatus, hand_over_state, verify_plan
 from safe_sysid.planning.certification.verdicts import PlanVerdict
 from safe_sysid.planning.optimiser.constraints import FAMILIES
 from safe_sysid.planning.optimiser.family import TrajectoryFamily
-from safe_sysid.planning.planner import PlannerResult, verdict_of
-from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.scenes.scene import load_scene
+from safe_sysid.planning.planner import bounds_stopped_improving, verdict_of
+from safe_sysid.robot import ParameterBox, RobotModel, load_scene
 from safe_sysid.trajectories import Plan, QuinticTrajectory
 
 
@@ -85,12 +75,8 @@ def test_same_seed_same_plans_and_another_seed_others(model: RobotModel, gains: 
 
 @pytest.mark.parametrize(
     ("scene", "pose", "words"),
-    [
-        (
-            "six_boxes",
-            None,
-            ("post_middle",),
-        ),  # the arm's home pose reaches into the middle post of the published scene
+    [  # the arm's home pose reaches into the middle post of the published scene
+        ("six_boxes", None, ("post_middle",)),
         ("open", [0.0, 1.5, 0.0, 0.0, 0.0, 0.0, 0.0], ("joint_2", "N m")),
     ],
 )

@@ -13,14 +13,10 @@ from safe_sysid.apps.plan.plan import PlannedMotion, excite
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.gains.design import design_gains
 from safe_sysid.identification.diagnosis.narrowed import not_narrowed, shown_by_motion, why_taught_nothing
-from safe_sysid.planning.certification.certificate import verify_plan
+from safe_sysid.planning import Planner, PlannerOptions, PlannerResult, PlanStatus, hand_over_state, verify_plan
 from safe_sysid.planning.certification.verdicts import PlanVerdict
 from safe_sysid.planning.excitation.lessons import next_lesson, why_no_lesson
-from safe_sysid.planning.planner import Planner, PlannerOptions, PlannerResult, PlanStatus, hand_over_state
-from safe_sysid.robot.loading import load_robot
-from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.scenes.scene import load_scene
+from safe_sysid.robot import ParameterBox, RobotModel, load_robot, load_scene
 from safe_sysid.trajectories import Plan, QuinticTrajectory
 
 pytestmark = pytest.mark.unproved

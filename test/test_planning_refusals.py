@@ -21,11 +21,8 @@ from safe_sysid.planning.task.last_resort import LastResort
 from safe_sysid.planning.task.roadmap import at_distance, polyline_length
 from safe_sysid.planning.task.task import TaskPlanner, TaskStatus, follow
 from safe_sysid.planning.task.task_step import StepRequest
-from safe_sysid.robot.loading import load_robot
+from safe_sysid.robot import RobotModel, Scene, SceneBox, load_robot
 from safe_sysid.robot.margin import Margin
-from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.scenes.obstacles import SceneBox
-from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.simulation.random_scenes import ALL_KINDS, random_scene
 
 
@@ -171,14 +168,12 @@ def test_capsules_hold_the_makers_meshes_of_the_ur5e(
     ur5e: RobotModel, link: str, point: tuple[float, float, float]
 ) -> None:
     """The points of each mesh that stuck out farthest, up to 15 mm, in the link's frame."""
-    bodies = [body for body in ur5e.bodies if body.link == link]
-    assert min(_distance(np.array(point), body.points) - body.radius for body in bodies) <= -9e-4
-
-
-def _distance(point: np.ndarray, segment: np.ndarray) -> float:
-    along = segment[-1] - segment[0]
-    share = np.clip((point - segment[0]) @ along / max(along @ along, 1e-18), 0.0, 1.0)
-    return float(np.linalg.norm(point - segment[0] - share * along))
+    depths = []
+    for body in (body for body in ur5e.bodies if body.link == link):
+        along, from_end = body.points[-1] - body.points[0], point - body.points[0]
+        share = np.clip(from_end @ along / max(along @ along, 1e-18), 0.0, 1.0)
+        depths.append(np.linalg.norm(from_end - share * along) - body.radius)
+    assert min(depths) <= -9e-4
 
 
 def _end_of(running: Generator[int, None, tuple[Separation, ...]]) -> tuple[Separation, ...]:

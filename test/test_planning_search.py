@@ -19,8 +19,7 @@ from safe_sysid.planning.distances.proximity import Proximity
 from safe_sysid.planning.optimiser.constraints import FastConstraints
 from safe_sysid.planning.optimiser.family import TrajectoryFamily
 from safe_sysid.planning.optimiser.optimise import Budget, PlanProblem, SearchResult, candidates, solve
-from safe_sysid.robot.loading import load_robot
-from safe_sysid.robot.scenes.scene import load_scene
+from safe_sysid.robot import load_robot, load_scene
 
 Certify = Callable[[np.ndarray], PlanVerdict]
 

@@ -14,19 +14,16 @@ from hypothesis import strategies as st
 
 from safe_sysid.control.gains.design import design_gains
 from safe_sysid.errors import PlanError
-from safe_sysid.planning.certification.certificate import start_check, verify_plan
+from safe_sysid.planning import Planner, PlanStatus, start_check, verify_plan
 from safe_sysid.planning.motions.motion_margins import MotionMargins
-from safe_sysid.planning.planner import Planner, PlanStatus
 from safe_sysid.planning.task.inverse_kinematics import TOLERANCE, goal_from_pose, nearest_turn, tool_pose
 from safe_sysid.planning.task.roadmap import Roadmap, polyline_length
 from safe_sysid.planning.task.task import TaskPlanner, TaskStatus, follow
 from safe_sysid.planning.task.task_step import StepRequest, StepSearch
 from safe_sysid.planning.task.ways import WaySearch
+from safe_sysid.robot import ParameterBox, RobotModel, Scene, load_scene
 from safe_sysid.robot.margin import Margin
-from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scenes.obstacles import SceneBox, rotation_from_rpy
-from safe_sysid.robot.scenes.scene import Scene, load_scene
 from safe_sysid.simulation.payloads import payload_from_spec, theta_e_with_payload
 
 

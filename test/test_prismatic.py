@@ -36,18 +36,13 @@ from safe_sysid.identification.equations.measurement_errors import MeasurementEr
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.equations.momentum import momentum_rows
 from safe_sysid.identification.equations.step_states import step_states
-from safe_sysid.planning.certification.certificate import start_check
-from safe_sysid.planning.planner import Planner
+from safe_sysid.planning import Planner, start_check
 from safe_sysid.reachability.rotations import rotation_parts
 from safe_sysid.report.identification.output import declared_texts
+from safe_sysid.robot import ParameterBox, RobotModel, Scene
 from safe_sysid.robot.loading import TRAVEL_MARGIN, load_robot
-from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.robot.unknowns import Unknowns
-from safe_sysid.simulation.arms import draw_truth
-from safe_sysid.simulation.payloads import NO_PAYLOAD, payload_from_spec
-from safe_sysid.simulation.plant import Plant
+from safe_sysid.simulation import NO_PAYLOAD, Plant, draw_truth, payload_from_spec
 from safe_sysid.studies.campaign.summary import is_sound
 from safe_sysid.studies.campaign.trial import run_trial
 
@@ -101,7 +96,7 @@ def test_mistakes_are_told_in_metres(arm_file, change, key, expected):
     assert expected in caught.value.expected
 
 
-def test_a_prismatic_joint_without_limits_is_refused(arm_file, tmp_path):
+def test_a_prismatic_joint_without_limits_is_refused(tmp_path):
     path = write_sliding_arm(tmp_path, "rp", np.random.default_rng(0))
     urdf = tmp_path / "arm.urdf"
     urdf.write_text(urdf.read_text().replace(f'lower="{SLIDE[0]}" upper="{SLIDE[1]}" ', ""))

@@ -16,8 +16,7 @@ from safe_sysid.planning.distances.balls import cover
 from safe_sysid.planning.distances.proximity import FAR_AWAY, SEARCH_DISTANCE, Proximity
 from safe_sysid.planning.distances.solids import Solids, solid_distance
 from safe_sysid.reachability.clearance import coal_core
-from safe_sysid.robot import Body, RobotModel, Scene, load_scene
-from safe_sysid.robot.frames import forward_kinematics
+from safe_sysid.robot import Body, RobotModel, Scene, forward_kinematics, load_scene
 
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -21,10 +21,8 @@ from safe_sysid.logs.online.rest_filter import RestFilter
 from safe_sysid.logs.online.rows import GrowingRows
 from safe_sysid.logs.online.session import IdentifierSession
 from safe_sysid.nodes.common.output import LogPauses
-from safe_sysid.robot import load_robot
-from safe_sysid.robot.model import RobotModel
-from safe_sysid.simulation.arms import draw_truth
-from safe_sysid.simulation.payloads import dumbbell
+from safe_sysid.robot import RobotModel, load_robot
+from safe_sysid.simulation import draw_truth, dumbbell
 
 PIECE = 0.25  # s
 

@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.planning import PlanStatus, hand_over_state, verify_plan
+from safe_sysid.planning import Planner, PlannerResult, PlanStatus, hand_over_state, verify_plan
 from safe_sysid.planning.certification.verdicts import PlanVerdict
 from safe_sysid.planning.excitation.random_excitation import RandomPlanner, first_certified
 from safe_sysid.planning.optimiser.optimise import Budget, PlanProblem
-from safe_sysid.planning.planner import Planner, PlannerResult
-from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.scenes.scene import Scene, load_scene
+from safe_sysid.robot import RobotModel, Scene, load_scene
 
 
 @pytest.fixture(scope="module")

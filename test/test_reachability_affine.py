@@ -122,10 +122,7 @@ def do_dot(n, groups, rng):
     return (*xs, *ys), lambda *v: sum(a * b for a, b in zip(v[:m], v[m:], strict=True)), out
 
 
-OPERATIONS = [do_add, do_sub, do_add_scaled, do_scale, do_constant, do_mul, do_dot]
-
-
-@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("operation", [do_add, do_sub, do_add_scaled, do_scale, do_constant, do_mul, do_dot])
 @settings(max_examples=3, deadline=None)
 @given(seed=SEEDS)
 def test_operation_holds_the_exact_result(operation: Callable[..., tuple], seed: int) -> None:

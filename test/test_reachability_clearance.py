@@ -20,11 +20,7 @@ from safe_sysid.reachability.cells import TrackingSet, time_cells
 from safe_sysid.reachability.clearance import clearance_pairs, coal_core, enclose_clearance
 from safe_sysid.reachability.pose import point_ranges, relative_poses
 from safe_sysid.reachability.separation import separation_kernel
-from safe_sysid.robot.frames import forward_kinematics
-from safe_sysid.robot.loading import load_robot
-from safe_sysid.robot.model import Body
-from safe_sysid.robot.scenes.obstacles import SceneBox, SceneSphere
-from safe_sysid.robot.scenes.scene import Scene, load_scene
+from safe_sysid.robot import Body, Scene, SceneBox, SceneSphere, forward_kinematics, load_robot, load_scene
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -269,10 +265,9 @@ def test_lies_about_directions_only_weaken_bounds() -> None:
         assert not np.any(np.isnan(told.bounds)), name
 
 
-MUTATIONS = ("nothing", "no tracking error", "radii lost", "one obstacle moved", "cells swapped")
-
-
-@pytest.mark.parametrize("mutation", MUTATIONS)
+@pytest.mark.parametrize(
+    "mutation", ["nothing", "no tracking error", "radii lost", "one obstacle moved", "cells swapped"]
+)
 def test_broken_clearances_are_found_by_descent(mutation: str) -> None:
     """What an implementation may get wrong: the attack of the certificate must see it."""
     model, scene, cells, tracking, trajectory = gen3_case(4)

@@ -17,8 +17,7 @@ from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import PlanError
 from safe_sysid.reachability.cells import TrackingSet, cells_between, time_cells
 from safe_sysid.reachability.torque import enclose_torque
-from safe_sysid.robot.model import Kinematics
-from safe_sysid.robot.parameters import ParameterBox
+from safe_sysid.robot import Kinematics, ParameterBox
 from safe_sysid.studies.campaign.cases.arms import draw_motors
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 

@@ -171,7 +171,7 @@ def test_the_digest_of_what_proofs_rest_on_changes_with_every_setting_that_they_
 @settings(max_examples=20)
 @given(st.data())
 def test_what_is_no_configuration_is_refused_in_one_line(data):
-    content = yaml.safe_load(_TEXT)
+    content = yaml.safe_load(text_of(robot()))
     key = data.draw(st.sampled_from(sorted(content)))
     content[key] = data.draw(st.sampled_from([None, 7, "x", [], {}, [1], {"a": 1}, -1.0]))
     found, text = outcome(read_configuration, yaml.safe_dump(content))
@@ -180,6 +180,3 @@ def test_what_is_no_configuration_is_refused_in_one_line(data):
     assert text is None or "\n" not in text
     with pytest.raises(SafeSysIdError):
         read_configuration(data.draw(st.text(max_size=30)))
-
-
-_TEXT = text_of(robot())

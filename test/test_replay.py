@@ -266,7 +266,7 @@ def test_another_robot_or_setting_is_refused(two, tmp_path):
         assert "expected" in told
 
 
-def test_files_of_the_run_are_named_when_they_are_not_there_any_more(tmp_path, bag):
+def test_files_of_the_run_are_named_when_they_are_not_there_any_more(tmp_path):
     """Known bounds, and a tare: both are read at the start, both may be gone or another one."""
     known = tmp_path / "bounds.yaml"
     known.write_text("robot: x\n")
@@ -287,7 +287,7 @@ def test_files_of_the_run_are_named_when_they_are_not_there_any_more(tmp_path, b
 # -- cut off ----------------------------------------------------------------------------------------------------
 
 
-def test_a_file_that_is_cut_off_is_told_and_recovered(bag, tmp_path, capsys):
+def test_a_file_that_is_cut_off_is_told_and_recovered(bag, tmp_path):
     data = (bag / "bag.mcap").read_bytes()
     rng = np.random.default_rng(0)
     whole = None
@@ -369,18 +369,13 @@ def test_rubbish_is_one_line(tmp_path, content):
 # -- parts ------------------------------------------------------------------------------------------------------
 
 
-def entry_of(measurements, origin=0):
-    told = []
-    Journal(told.append, lambda: datetime.now(timezone.utc)).samples(measurements, origin)
-    return read_entry(told[0])
-
-
 @settings(max_examples=60)
 @given(st.lists(st.integers(-(10**12), 10**12), min_size=1, max_size=40), st.integers(0, 2 * 10**18))
 def test_stamps_survive_a_journal(steps, origin):
     stamps = np.cumsum(np.abs(steps)) + 5
-    log = measured()[: len(stamps)]
-    entry = entry_of(replace(log, stamps=stamps / 1e9), origin)
+    log, told = measured()[: len(stamps)], []
+    Journal(told.append, lambda: datetime.now(timezone.utc)).samples(replace(log, stamps=stamps / 1e9), origin)
+    entry = read_entry(told[0])
     assert entry.stamps.tolist() == (stamps + origin).tolist()
 
 

@@ -7,10 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pinocchio as pin
 import pytest
 from demo_support import PAIR, TICKS, clean_logs, oracle, rig
 from hypothesis import given
 from hypothesis import strategies as st
+from simulation_support import pinocchio_arm
 
 from safe_sysid.apps.judge.evaluation import CLEARANCE_STRIDE, Evaluation, evaluate
 from safe_sysid.control.gains.design import design_gains
@@ -176,9 +178,6 @@ def test_energy_above_v_max_although_every_joint_is_within_its_bound() -> None:
 
 def test_energy_is_that_of_the_true_inertia() -> None:
     """Against Pinocchio's mass matrix."""
-    import pinocchio as pin
-    from simulation_support import pinocchio_arm
-
     r = rig()
     logs = clean_logs()
     arm = pinocchio_arm(r.model, r.theta)
