@@ -79,6 +79,13 @@ def states_of(
     return desired[:, 0] - e, qd_a - r, qd_a, qdd_a, r
 
 
+def states_in(
+    borders: FloatArray, trajectory: QuinticTrajectory, tracking: TrackingSet, count: int, rng: np.random.Generator
+) -> tuple[FloatArray, ...]:
+    """:func:`states_of` for so many random symbols in one cell, with these borders (2,)."""
+    return states_of(trajectory, np.tile(borders, (count, 1)), tracking, sample_symbols(count, len(tracking.e), rng))
+
+
 def _desired(trajectory: QuinticTrajectory, times: FloatArray) -> FloatArray:
     """(N, 3, n) position, velocity, acceleration: :meth:`QuinticTrajectory.state` for many times."""
     segment = np.clip(np.searchsorted(trajectory.times, times, side="right") - 1, 0, len(trajectory.times) - 2)

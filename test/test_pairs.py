@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from arm_links import three_joint_with
 from geometry_support import hull_distance
@@ -12,9 +14,8 @@ from test_certificate import gains_for, plan_of
 from urdf_factory import random_arm, write_arm
 
 from safe_sysid.planning.certification.certificate import verify_plan
-from safe_sysid.robot import Body, Kinematics, RobotModel, Scene, load_robot, load_scene, unchecked
+from safe_sysid.robot import Body, Kinematics, RobotModel, Scene, forward_kinematics, load_robot, load_scene, unchecked
 from safe_sysid.robot.files.urdf import read_urdf
-from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.shapes.pairs import allowed_pairs, overlap_in_every_pose
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
@@ -35,15 +36,10 @@ POST = box("post", "0.03 0.03 0.30", "0.20 0 0.25") + fixed("pedestal", "post")
 BRACKET = box("bracket", "0.20 0.03 0.03", "0.15 0 0.06") + fixed("turntable", "bracket")
 
 
-def turn(model: RobotModel, start: float, goal: float) -> QuinticTrajectory:
-    """The turntable turns, the arm stays folded over it."""
-    q = np.array([start, -1.5, 0.5])
-    return QuinticTrajectory.to_rest(np.stack([q, 0 * q, 0 * q]), np.array([goal, -1.5, 0.5]), 3.0)
-
-
 def certified(model: RobotModel, start: float, goal: float):
-    trajectory = turn(model, start, goal)
-    box = model.arm_prior
+    """The turntable turns, the arm stays folded over it."""
+    q, box = np.array([start, -1.5, 0.5]), model.arm_prior
+    trajectory = QuinticTrajectory.to_rest(np.stack([q, 0 * q, 0 * q]), np.array([goal, -1.5, 0.5]), 3.0)
     gains = gains_for(model, box, 0.005, uncertainty=1e4, inertia_upper=1e4 * np.ones(3))
     return verify_plan(plan_of(trajectory, box), model, box, Scene("nothing around"), gains)
 
@@ -64,9 +60,8 @@ def test_only_the_two_links_of_a_joint_are_left_out_and_verdicts_name_them(tmp_p
     model = load_robot(three_joint_with(tmp_path, POST + BRACKET))
     bodies = {body.name: body for body in model.bodies}
     apart = {pair for pair in model.allowed_pairs if len({bodies[name].joint for name in pair}) == 2}
-    assert apart == {
-        frozenset(pair) for pair in (("pedestal", "turntable"), ("turntable", "upper_arm"), ("upper_arm", "forearm"))
-    }
+    chain = ("pedestal", "turntable", "upper_arm", "forearm")
+    assert apart == set(map(frozenset, pairwise(chain)))
     (line,) = unchecked(model)
     assert line.endswith("forearm - upper_arm, pedestal - turntable, turntable - upper_arm")
     stated = load_robot(three_joint_with(tmp_path, POST + BRACKET, allowed_pairs=[["post", "bracket"]]))
@@ -106,10 +101,8 @@ def test_balls_on_the_axis_decide_as_their_radii_do(seed):
     rng = np.random.default_rng(seed)
     axis = rng.normal(size=3)
     axis /= np.linalg.norm(axis)
-    kin = Kinematics.turning(
-        Rotation.random(random_state=seed % 2**31).as_matrix()[None],
-        rng.uniform(-0.3, 0.3, (1, 3)), axis[None], np.zeros(3),
-    )  # fmt: skip
+    turn = Rotation.random(random_state=seed % 2**31).as_matrix()[None]
+    kin = Kinematics.turning(turn, rng.uniform(-0.3, 0.3, (1, 3)), axis[None], np.zeros(3))
     ends = np.sort(rng.uniform(-0.3, 0.3, (2, 2)), axis=1)
     radius = rng.uniform(1e-3, 0.1, 2)
     parent, child = (end[:, None] * axis for end in ends)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from log_support import robot
 from ros_harness import NodeProcess, Probe
 from scipy.spatial.transform import Rotation
 from visualization_msgs.msg import Marker, MarkerArray
@@ -19,19 +19,10 @@ from safe_sysid.nodes.common.base import LATCHED_INPUT
 from safe_sysid.nodes.identifier.payload_markers import NAMESPACE, no_payload_markers, payload_markers
 from safe_sysid.nodes.planner.markers import path_markers, scene_markers, swept_markers
 from safe_sysid.reachability.swept import SweptVolume
-from safe_sysid.robot.loading import load_robot
-from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.parameters import inertia_from_com, transform_inertial
-from safe_sysid.robot.scenes.scene import load_scene
-from safe_sysid.trajectories.plan import Plan
-from safe_sysid.trajectories.quintic import QuinticTrajectory
+from safe_sysid.robot import inertia_from_com, load_scene, transform_inertial
+from safe_sysid.trajectories import Plan, QuinticTrajectory
 
 FLOATS = st.floats(-2.0, 2.0)
-
-
-@cache
-def robot() -> RobotModel:
-    return load_robot("kinova_gen3")
 
 
 def obey_the_rules(array: MarkerArray) -> None:
@@ -103,9 +94,8 @@ def test_whatever_is_known_all_markers_are_added_or_deleted(mass, x, y, z, pad, 
 def test_the_box_that_is_drawn_holds_the_true_centre_and_its_edges_are_that_box() -> None:
     centre = [0.01, -0.02, 0.15]
     box, edges, ellipsoid, label = payload_markers(held(3.0, centre, 0.01), "tool").markers
-    assert [m.type for m in (box, edges, ellipsoid, label)] == [
-        Marker.CUBE, Marker.LINE_LIST, Marker.SPHERE, Marker.TEXT_VIEW_FACING,
-    ]  # fmt: skip
+    kinds = [Marker.CUBE, Marker.LINE_LIST, Marker.SPHERE, Marker.TEXT_VIEW_FACING]
+    assert [m.type for m in (box, edges, ellipsoid, label)] == kinds
     p, s = box.pose.position, box.scale
     place, size = np.array([p.x, p.y, p.z]), np.array([s.x, s.y, s.z])
     assert np.all(np.abs(np.array(centre) - place) <= 0.5 * size)

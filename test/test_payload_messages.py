@@ -23,8 +23,7 @@ from safe_sysid.nodes.common.base import ERROR, OK
 from safe_sysid.nodes.identifier import payload_forward
 from safe_sysid.nodes.identifier.payload_forward import PayloadForward, fill, with_hand
 from safe_sysid.nodes.identifier.payload_message import intervals_message
-from safe_sysid.robot import load_robot
-from safe_sysid.robot.parameters import com_and_inertia, inertia_from_com
+from safe_sysid.robot import com_and_inertia, inertia_from_com, load_robot
 
 #: As docs/refer/messages.md says how a program reads one.
 ROW = re.compile(r"lower (\S+) nominal (\S+) upper (\S+) (.+)")
@@ -81,17 +80,16 @@ def universal_robots() -> Any:
     return request(mass=("float", 0.0), center_of_gravity=("geometry_msgs/Vector3", Vector3()))
 
 
-def franka() -> Any:
-    """franka_msgs/srv/SetLoad of franka_ros2, humble."""
-    return request(mass=("double", 0.0), center_of_mass=("double[3]", [0.0] * 3), load_inertia=("double[9]", [0.0] * 9))
+MASS, CENTRE = 2.0, [0.01, -0.02, 0.1]
+INERTIA = np.array([[0.03, 0.001, -0.002], [0.001, 0.04, 0.003], [-0.002, 0.003, 0.02]])
 
 
 def told() -> InertiaStamped:
     message = InertiaStamped()
     message.header.frame_id = "flange"
     i = message.inertia
-    i.m, i.com.x, i.com.y, i.com.z = 2.0, 0.01, -0.02, 0.1
-    i.ixx, i.ixy, i.ixz, i.iyy, i.iyz, i.izz = 0.03, 0.001, -0.002, 0.04, 0.003, 0.02
+    i.m, (i.com.x, i.com.y, i.com.z) = MASS, CENTRE
+    i.ixx, i.ixy, i.ixz, i.iyy, i.iyz, i.izz = INERTIA[np.triu_indices(3)].tolist()
     return message
 
 
@@ -99,40 +97,33 @@ def test_requests_of_drivers_are_filled() -> None:
     asked = universal_robots()
     assert fill(asked, told()) == ""
     assert (asked.mass, asked.center_of_gravity) == (2.0, Vector3(x=0.01, y=-0.02, z=0.1))
-    asked = franka()
+    # franka_msgs/srv/SetLoad of franka_ros2, humble
+    three, nine = [0.0] * 3, [0.0] * 9
+    asked = request(mass=("double", 0.0), center_of_mass=("double[3]", three), load_inertia=("double[9]", nine))
     assert fill(asked, told()) == ""
-    assert (asked.mass, asked.center_of_mass) == (2.0, [0.01, -0.02, 0.1])
-    matrix = np.array(asked.load_inertia).reshape(3, 3)
-    np.testing.assert_array_equal(matrix, matrix.T)
-    np.testing.assert_array_equal(matrix[np.triu_indices(3)], [0.03, 0.001, -0.002, 0.04, 0.003, 0.02])
+    assert (asked.mass, asked.center_of_mass) == (MASS, CENTRE)
+    np.testing.assert_array_equal(np.array(asked.load_inertia).reshape(3, 3), INERTIA)
     whole = request(payload=("geometry_msgs/Inertia", None), transition_time=("double", 0.0))
     assert fill(whole, told()) == ""
     assert whole.payload == told().inertia
     stamped = request(load=("geometry_msgs/InertiaStamped", None))
     assert fill(stamped, told()) == ""
     assert stamped.load.header.frame_id == "flange"
-    assert fill(request(mass=("double", 0.0), name=("string", "")), told()) == (
-        "its field name (string) is none that a payload could fill"
-    )
+    unknown = request(mass=("double", 0.0), name=("string", ""))
+    assert fill(unknown, told()) == "its field name (string) is none that a payload could fill"
     assert fill(request(center_of_mass=("double[3]", [])), told()) == "it has no field for a mass"
 
 
 def test_a_hand_that_the_driver_does_not_know_is_added() -> None:
     rng = np.random.default_rng(3)
     for _ in range(20):
-        hand, body = np.array([rng.uniform(0.1, 2.0), *rng.uniform(-0.1, 0.1, 3)]), told().inertia
-        found = with_hand(body, hand)
-        inertia = np.array(
-            [[body.ixx, body.ixy, body.ixz], [body.ixy, body.iyy, body.iyz], [body.ixz, body.iyz, body.izz]]
-        )
-        both = inertia_from_com(body.m, [body.com.x, body.com.y, body.com.z], inertia)
-        both = both + inertia_from_com(hand[0], hand[1:], np.zeros((3, 3)))
+        hand = np.array([rng.uniform(0.1, 2.0), *rng.uniform(-0.1, 0.1, 3)])
+        found = with_hand(told().inertia, hand)
+        both = inertia_from_com(MASS, CENTRE, INERTIA) + inertia_from_com(hand[0], hand[1:], np.zeros((3, 3)))
         mass, centre, about = com_and_inertia(both)
-        assert found.m == pytest.approx(mass)
-        assert [found.com.x, found.com.y, found.com.z] == pytest.approx(list(centre))
-        assert [found.ixx, found.ixy, found.ixz, found.iyy, found.iyz, found.izz] == pytest.approx(
-            list(about[np.triu_indices(3)])
-        )
+        assert [found.m, found.com.x, found.com.y, found.com.z] == pytest.approx([mass, *centre])
+        inertia = [found.ixx, found.ixy, found.ixz, found.iyy, found.iyz, found.izz]
+        assert inertia == pytest.approx(about[np.triu_indices(3)].tolist())
     assert with_hand(Inertia(), np.zeros(4)) == Inertia()  # nothing in no hand
 
 
@@ -162,18 +153,14 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     module.Set = SimpleNamespace(Request=universal_robots)
     module.Other = SimpleNamespace(Request=lambda: request(name=("string", "")))
     real = payload_forward.importlib.import_module
-    monkeypatch.setattr(
-        payload_forward.importlib, "import_module", lambda name: module if name == "driver_msgs.srv" else real(name)
-    )
+    found = lambda name: module if name == "driver_msgs.srv" else real(name)  # noqa: E731
+    monkeypatch.setattr(payload_forward.importlib, "import_module", found)
 
 
 @pytest.mark.usefixtures("installed")
 def test_a_driver_is_asked_once_and_its_answer_is_passed_on() -> None:
     answers: list[tuple[bool, str]] = []
-
-    def answer(success: bool, text: str) -> None:
-        answers.append((success, text))
-
+    answer = lambda *words: answers.append(words)  # noqa: E731
     driver = Driver(hand=[0.5, 0.0, 0.0, 0.05])
     forward = PayloadForward(driver)
     forward.send(told(), answer)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import copy
+import functools
 import io
 import json
+import operator
 import shutil
 import zlib
 from collections.abc import Callable
@@ -28,14 +30,12 @@ from safe_sysid.planning.optimiser.family import TrajectoryFamily
 from safe_sysid.planning.plan_files.plan_chain import Proved, box_ground, chain_problem, mixture_problem
 from safe_sysid.planning.plan_files.plan_check import PlanChecker, PlanReport
 from safe_sysid.planning.plan_files.plan_file import PlanFileError, file_name, read_plan, write_plan
+from safe_sysid.robot import ParameterBox, RobotModel, Scene, load_robot, load_scene
 from safe_sysid.robot.identity import digest, identity
-from safe_sysid.robot.loading import load_robot
-from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.scenes.scene import Scene, load_scene
 from safe_sysid.trajectories.plan import Plan
 
 CELLS = 12  # enough for short motions
+SHORT = np.array([0.05, -0.08, 0.03, 0.06, -0.1, 0.09, 0.1])  # k of one
 Content = dict[str, Any]
 
 
@@ -57,9 +57,9 @@ def box_of(model: RobotModel, seq: int = 1) -> ParameterBox:
 
 
 def plan_from(
-    model: RobotModel, state: np.ndarray, k: np.ndarray, box: ParameterBox, sequence: int = 0, time: float = 0.0
+    model: RobotModel, state: np.ndarray, k: np.ndarray | float, box: ParameterBox, sequence: int = 0, time: float = 0.0
 ) -> Plan:
-    settings = model.settings.planner
+    settings, k = model.settings.planner, k * np.ones(model.n)
     family = TrajectoryFamily(state, np.full(model.n, settings.k_range), settings.t_f)
     return Plan(family.trajectory(k), time, settings.t_p, box.identity, sequence, k)
 
@@ -72,9 +72,8 @@ def written(path: Path, plan: Plan, model: RobotModel, box: ParameterBox, scene:
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory, model: RobotModel, scene: Scene, gains: ControllerGains) -> Path:
-    k = np.array([0.05, -0.08, 0.03, 0.06, -0.1, 0.09, 0.1])
     box = box_of(model)
-    plan = plan_from(model, at_rest(scene.start_for(model)), k, box)
+    plan = plan_from(model, at_rest(scene.start_for(model)), SHORT, box)
     return written(tmp_path_factory.mktemp("plans") / "good.json", plan, model, box, scene, gains)
 
 
@@ -121,25 +120,22 @@ def test_a_plan_comes_back_bit_by_bit_and_is_certified_again(
     assert PlanChecker(lockstep=True).check(good).passed, "the packaged robot and scene are those that the file names"
 
 
-def test_without_directions_the_library_proposes_new_ones(good: Path, tmp_path: Path, checker: PlanChecker) -> None:
-    def without(content: Content) -> None:
-        content["witness"] = None
-
-    assert outcome(checker, forged(good, tmp_path / "plan.json", without)) == ""
+def _modest(content: Content) -> None:
+    for claim in content["certificate"]["families"].values():
+        claim["smallest"] *= 1.0 - 1e-7
 
 
-def test_a_claim_may_be_modest(good: Path, tmp_path: Path, checker: PlanChecker) -> None:
-    def modest(content: Content) -> None:
-        for claim in content["certificate"]["families"].values():
-            claim["smallest"] *= 1.0 - 1e-7
+@pytest.mark.parametrize("change", [_modest, lambda content: content.update(witness=None)])
+def test_a_claim_may_be_modest_and_the_library_proposes_directions_that_are_not_there(
+    change: Callable[[Content], None], good: Path, tmp_path: Path, checker: PlanChecker
+) -> None:
+    assert outcome(checker, forged(good, tmp_path / "plan.json", change)) == ""
 
-    assert outcome(checker, forged(good, tmp_path / "plan.json", modest)) == ""
 
-
-def test_real_time_gains_are_synthesised_for_real_time(tmp_path: Path, model: RobotModel, checker: PlanChecker) -> None:
+def test_real_time_gains_are_synthesised_for_real_time(tmp_path: Path, model: RobotModel) -> None:
     gains, scene, box = design_gains(model), load_scene("open"), box_of(model)
     q = np.array([0.0, 0.26, 3.1416, -2.27, 0.0, 0.96, 1.5708])
-    plan = plan_from(model, at_rest(q), np.full(model.n, 0.02), box)
+    plan = plan_from(model, at_rest(q), 0.02, box)
     certificate = verify_plan(plan, model, box, scene, gains, intervals=CELLS)
     path = write_plan(tmp_path, plan, certificate, model, box, scene, gains, intervals=CELLS)
     assert path.name == file_name(plan)
@@ -167,22 +163,12 @@ def test_a_file_does_not_choose_the_timing(
 # -- what is not is refused -------------------------------------------------------------------------------------------
 
 
-def _set(*keys: Any, value: Any) -> Callable[[Content], None]:
+def _set(*keys: Any, value: Any = None, by: float | None = None) -> Callable[[Content], None]:
+    """One field is another, or more by so much."""
+
     def change(content: Content) -> None:
-        part: Any = content
-        for key in keys[:-1]:
-            part = part[key]
-        part[keys[-1]] = value
-
-    return change
-
-
-def _add(*keys: Any, by: float) -> Callable[[Content], None]:
-    def change(content: Content) -> None:
-        part: Any = content
-        for key in keys[:-1]:
-            part = part[key]
-        part[keys[-1]] = part[keys[-1]] + by
+        part: Any = functools.reduce(operator.getitem, keys[:-1], content)
+        part[keys[-1]] = value if by is None else part[keys[-1]] + by
 
     return change
 
@@ -202,25 +188,10 @@ def _drop_obstacle(content: Content) -> None:
     content["scene"]["obstacles"].pop("post_middle")
 
 
-def _allow(content: Content) -> None:
-    content["scene"]["allowed_pairs"].append(["payload", "post_middle"])
-
-
 def _into_the_ground(content: Content) -> None:
     """A motion that bows too low, its k made to fit."""
     content["plan"]["knots"][1][0][1] = content["plan"]["knots"][0][0][1] + 0.78
     content["plan"]["k"][1] = 0.78 / 0.785
-
-
-def _turned(rows: np.ndarray) -> np.ndarray:
-    return -rows
-
-
-def _nested(depth: int) -> list[Any]:
-    value: list[Any] = []
-    for _ in range(depth):
-        value = [value]
-    return value
 
 
 FORGERIES: dict[str, tuple[Callable[[Content], None], str]] = {
@@ -229,8 +200,8 @@ FORGERIES: dict[str, tuple[Callable[[Content], None], str]] = {
     "unknown field": (_set("comment", value="trust me"), "comment"),
     "missing box": (lambda c: c.pop("box"), "box"),
     "knots": (_into_the_ground, "not certified: clearance"),
-    "knots off k": (_add("plan", "knots", 1, 0, 3, by=1e-4), "plan.k"),
-    "k": (_add("plan", "k", 2, by=1e-3), "plan.k"),
+    "knots off k": (_set("plan", "knots", 1, 0, 3, by=1e-4), "plan.k"),
+    "k": (_set("plan", "k", 2, by=1e-3), "plan.k"),
     "k out of range": (_set("plan", "k", 0, value=2.0), "plan.k"),
     "not at rest at the end": (_set("plan", "knots", 1, 1, 0, value=0.1), "rest"),
     "fast start": (_set("plan", "knots", 0, 1, 0, value=2.0), "plan.k"),
@@ -250,14 +221,14 @@ FORGERIES: dict[str, tuple[Callable[[Content], None], str]] = {
     "hold": (_set("gains", "assumptions", "hold_max", value=1e-5), "gains"),
     "no gains": (_set("gains", value={}), "gains"),
     "obstacle removed": (_drop_obstacle, "post_middle"),
-    "obstacle moved": (_add("scene", "obstacles", "post_middle", "points", 0, 0, by=0.01), "post_middle"),
+    "obstacle moved": (_set("scene", "obstacles", "post_middle", "points", 0, 0, by=0.01), "post_middle"),
     "obstacle shrunk": (_set("scene", "obstacles", "ground", "radius", value=-0.01), "ground"),
-    "allowed pair": (_allow, "allowed_pairs"),
+    "allowed pair": (lambda c: c["scene"]["allowed_pairs"].append(["payload", "post_middle"]), "allowed_pairs"),
     "torque limit": (_set("robot", "limits", "torque", 0, value=500.0), "torque"),
     "body": (_set("robot", "bodies", "payload", "radius", value=-0.05), "payload"),
     "friction": (_set("robot", "friction_transition_velocity", value=1.0), "friction"),
-    "prior": (_add("robot", "prior", "upper", 0, by=-0.01), "prior"),
-    "direction upside down": (_repack(_turned), "recomputed"),
+    "prior": (_set("robot", "prior", "upper", 0, by=-0.01), "prior"),
+    "direction upside down": (_repack(np.negative), "recomputed"),
     "directions lost": (_repack(lambda rows: 0.0 * rows), ""),
     "directions not finite": (_repack(lambda rows: rows + np.nan), "finite"),
     "too few directions": (_repack(lambda rows: rows[:, :-1]), "witness"),
@@ -271,7 +242,7 @@ FORGERIES: dict[str, tuple[Callable[[Content], None], str]] = {
     "family left out": (lambda c: c["certificate"]["families"].pop("tracking"), "tracking"),
     "a number beyond floats": (_set("plan", "start_time", value=10**400), "start_time"),
     "another robot's name": (_set("robot", "name", value="kinova_gen4"), "name"),
-    "nested robot": (_set("robot", "limits", value=_nested(400)), "limits"),
+    "nested robot": (_set("robot", "limits", value=json.loads(401 * "[" + 401 * "]")), "limits"),
     "text for a limit": (_set("robot", "limits", "torque", 0, value="56.7"), "torque"),
     "truth for a limit": (_set("robot", "limits", "torque", 0, value=True), "torque"),
     "family made up": (
@@ -402,12 +373,12 @@ def test_only_certified_plans_are_written(
     tmp_path: Path, model: RobotModel, scene: Scene, gains: ControllerGains
 ) -> None:
     box, start = box_of(model), at_rest(scene.start_for(model))
-    bad = plan_from(model, start, np.full(model.n, -1.0), box)
+    bad = plan_from(model, start, -1.0, box)
     certificate = verify_plan(bad, model, box, scene, gains, intervals=CELLS)
     assert not certificate.ok
     with pytest.raises(PlanFileError, match="not certified"):
         write_plan(tmp_path, bad, certificate, model, box, scene, gains)
-    fine = plan_from(model, start, np.zeros(model.n), box)
+    fine = plan_from(model, start, 0.0, box)
     certificate = verify_plan(fine, model, box, scene, gains, intervals=CELLS)
     with pytest.raises(PlanFileError, match="0:2"):
         write_plan(tmp_path, fine, certificate, model, box_of(model, 2), scene, gains)
@@ -421,9 +392,9 @@ def test_motions_of_a_run_hand_over_to_each_other(
     tmp_path: Path, model: RobotModel, scene: Scene, gains: ControllerGains, checker: PlanChecker
 ) -> None:
     box = box_of(model)
-    first = plan_from(model, at_rest(scene.start_for(model)), np.full(model.n, 0.03), box)
+    first = plan_from(model, at_rest(scene.start_for(model)), 0.03, box)
     state = first.trajectory.state(first.t_plan)[:3]
-    second = plan_from(model, state, np.full(model.n, 0.01), box, 1, first.hand_over_time)
+    second = plan_from(model, state, 0.01, box, 1, first.hand_over_time)
     paths = [written(tmp_path / file_name(p), p, model, box, scene, gains) for p in (first, second)]
     reports = [checker.check(path) for path in paths]
     assert [r.reason for r in reports] == [None, None]
@@ -432,64 +403,66 @@ def test_motions_of_a_run_hand_over_to_each_other(
     assert assumed[0].startswith("the arm holds still")
     assert "plan_00000.json" in assumed[0]
     assert "plan_00001.json" in (chain_problem(reports[1:])[0] or ""), "the first one is gone"
-    late = checker.check(forged(paths[1], tmp_path / "late.json", _add("plan", "start_time", by=0.01)))
+    late = checker.check(forged(paths[1], tmp_path / "late.json", _set("plan", "start_time", by=0.01)))
     assert late.passed
     assert "hand-over" in (chain_problem([reports[0], late])[0] or "")
     twice = checker.check(forged(paths[1], tmp_path / "twice.json", _set("plan", "sequence", value=0)))
     assert "sequence" in (chain_problem([reports[0], twice])[0] or "")
 
 
-def reported(*plans: Plan) -> list[PlanReport]:
+def chain(*plans: Plan, alone: bool = False) -> tuple[str, list[str]]:
     """As if proved: what plans say together does not depend on margins."""
     files = [SimpleNamespace(path=Path(file_name(plan)), plan=plan) for plan in plans]
-    return [PlanReport(file.path, None, file) for file in files]  # type: ignore[arg-type]
+    wrong, assumed = chain_problem([PlanReport(file.path, None, file) for file in files], alone=alone)  # type: ignore[arg-type]
+    return wrong or "", assumed
 
 
-def test_every_plan_of_a_run_begins_where_an_earlier_one_leaves_the_arm(model: RobotModel, scene: Scene) -> None:
-    box, k = box_of(model), np.full(model.n, 0.05)
-    here = scene.start_for(model)
-    first = plan_from(model, at_rest(here), k, box)
-    end, elsewhere = first.trajectory.knots[-1, 0], here.copy()
-    elsewhere[0] += 2.5
-
-    def rest(q: np.ndarray, sequence: int, time: float) -> Plan:
-        return plan_from(model, at_rest(q), k, box, sequence, time)
-
-    def problem(*plans: Plan) -> str:
-        return chain_problem(reported(*plans))[0] or ""
-
-    assert problem(first, rest(end, 1, first.end_time + 1.0)) == ""
-    assert "begins at rest" in problem(first, rest(elsewhere, 1, first.end_time + 1.0)), "the arm cannot jump"
-    assert "begins at rest" in problem(first, rest(elsewhere, 1, first.hand_over_time)), "it is still moving"
-    assert "begins at rest" in problem(first, rest(end, 1, first.end_time - 0.01)), "it is not there yet"
-    assert "begins at rest" in problem(first, rest(end + 1e-8, 1, first.end_time + 1.0))
-    assert "plan_00000.json" in problem(rest(end, 0, 5.0), rest(elsewhere, 1, 1.0)), "time orders them"
+@pytest.fixture(scope="module")
+def plan_for(model: RobotModel) -> Callable[..., Plan]:
+    """From a state (or at rest at angles), with its number and its time."""
+    return lambda state, *when: plan_from(
+        model, at_rest(state) if state.ndim == 1 else state, 0.05, box_of(model), *when
+    )
 
 
-def test_a_plan_that_nothing_follows_from_is_said_not_to_be_driven(model: RobotModel, scene: Scene) -> None:
+@pytest.fixture(scope="module")
+def first(plan_for: Callable[..., Plan], model: RobotModel, scene: Scene) -> Plan:
+    return plan_for(scene.start_for(model))
+
+
+def test_every_plan_of_a_run_begins_where_an_earlier_one_leaves_the_arm(first: Plan, plan_for: Callable) -> None:
+    end = first.trajectory.knots[-1, 0]
+    elsewhere = first.trajectory.knots[0, 0] + 2.5 * np.eye(len(end))[0]
+    assert chain(first, plan_for(end, 1, first.end_time + 1.0))[0] == ""
+    for q, time, words in (
+        (elsewhere, first.end_time + 1.0, "the arm cannot jump"),
+        (elsewhere, first.hand_over_time, "it is still moving"),
+        (end, first.end_time - 0.01, "it is not there yet"),
+        (end + 1e-8, first.end_time + 1.0, "nearly is not there"),
+    ):
+        assert "begins at rest" in chain(first, plan_for(q, 1, time))[0], words
+    assert "plan_00000.json" in chain(plan_for(end, 0, 5.0), plan_for(elsewhere, 1, 1.0))[0], "time orders them"
+
+
+def test_a_plan_that_nothing_follows_from_is_said_not_to_be_driven(
+    first: Plan, model: RobotModel, plan_for: Callable
+) -> None:
     """A controller refuses a plan that comes too late; the arm then brakes along the one before."""
-    box, k = box_of(model), np.full(model.n, 0.05)
-    first = plan_from(model, at_rest(scene.start_for(model)), k, box)
-    state = first.trajectory.state(first.t_plan)[:3]
-    late = plan_from(model, state, k, box, 1, first.hand_over_time)
-    after = plan_from(model, at_rest(first.trajectory.knots[-1, 0]), k, box, 2, first.end_time + 0.1)
-    wrong, assumed = chain_problem(reported(after, late, first))
-    assert wrong is None
-    assert any("not driven" in line and "plan_00001.json" in line for line in assumed)
-    again = plan_from(model, at_rest(scene.start_for(model)), -k, box, 3, 0.5)
-    wrong, assumed = chain_problem(reported(first, again))
-    assert wrong is None
-    assert any("not driven" in line and "plan_00000.json" in line for line in assumed)
+    late = plan_for(first.trajectory.state(first.t_plan)[:3], 1, first.hand_over_time)
+    after = plan_for(first.trajectory.knots[-1, 0], 2, first.end_time + 0.1)
+    again = plan_from(model, first.trajectory.knots[0], -0.05, box_of(model), 3, 0.5)
+    for plans, left_out in (((after, late, first), "plan_00001.json"), ((first, again), "plan_00000.json")):
+        wrong, assumed = chain(*plans)
+        assert wrong == ""
+        assert any("not driven" in line and left_out in line for line in assumed)
 
 
-def test_a_plan_out_of_its_run_may_begin_in_motion_but_that_is_said(model: RobotModel, scene: Scene) -> None:
-    box, k = box_of(model), np.full(model.n, 0.05)
-    first = plan_from(model, at_rest(scene.start_for(model)), k, box)
+def test_a_plan_out_of_its_run_may_begin_in_motion_but_that_is_said(first: Plan, plan_for: Callable) -> None:
     state = first.trajectory.state(first.t_plan)[:3]
-    moving = reported(plan_from(model, state, k, box, 1, first.hand_over_time))
-    assert "begins in motion at 1.500000 s" in (chain_problem(moving)[0] or "")
-    wrong, assumed = chain_problem(moving, alone=True)
-    assert wrong is None
+    moving = plan_for(state, 1, first.hand_over_time)
+    assert "begins in motion at 1.500000 s" in chain(moving)[0]
+    wrong, assumed = chain(moving, alone=True)
+    assert wrong == ""
     for word in ("BEGINS IN MOTION", "1.500000 s", *(f"{x:.4g}" for x in state[:2].ravel())):
         assert word in assumed[0]
 
@@ -512,38 +485,25 @@ def test_plans_of_a_run_are_of_one_robot_scene_and_timing(good: Path, tmp_path: 
 
 
 def test_a_box_needs_bounds_that_are_proved(good: Path, checker: PlanChecker, model: RobotModel) -> None:
+    """And proved of this robot: the same arm under other assumptions is another one."""
     report, box = checker.check(good), box_of(model)
-    robot = digest(identity(model, "bounds"))
-    known = Proved(box.payload_lower, box.payload_upper, robot)
-    ground = box_ground(report, model, {})
-    assert "no certificate" in ground.text
-    assert (ground.proved, ground.wrong) == (False, False)
-    ground = box_ground(report, model, {"0:1": known})
-    assert "proved" in ground.text
-    assert (ground.proved, ground.wrong) == (True, False)
-    upper = box.payload_upper.copy()
-    upper[0] = np.nextafter(upper[0], np.inf)
-    wider = replace(known, upper=upper)
-    ground = box_ground(report, model, {"0:1": wider})
-    assert ground.wrong
-    assert "0:1" in ground.text
-    ground = box_ground(report, model, {}, {"0:9 of another run": known})
-    assert "0:9 of another run" in ground.text
-    assert ground.proved
-    ground = box_ground(report, model, {}, {"0:9 of another run": wider})
-    assert "no certificate" in ground.text
-    assert not ground.proved
-
-
-def test_bounds_of_another_robot_prove_nothing_for_a_plan(good: Path, checker: PlanChecker, model: RobotModel) -> None:
-    """The same arm under other assumptions is another one: its bounds hold only where those are true."""
-    report, box = checker.check(good), box_of(model)
+    known = Proved(box.payload_lower, box.payload_upper, digest(identity(model, "bounds")))
+    wider = replace(known, upper=np.nextafter(known.upper, [np.inf, *known.upper[1:]]))
     other = load_robot("kinova_gen3", **{"measurement.torque_abs": 0.01})
-    foreign = Proved(box.payload_lower, box.payload_upper, digest(identity(other, "bounds")))
-    ground = box_ground(report, model, {"0:1": foreign})
-    assert ground.wrong
-    assert "another robot than the plan" in ground.text
-    assert not box_ground(report, model, {}, {"0:1 of another run": foreign}).proved
+    foreign = replace(known, robot=digest(identity(other, "bounds")))
+    elsewhere = "0:9 of another run"
+    for own, others, verdict, words in (
+        ({}, {}, (False, False), "no certificate"),
+        ({"0:1": known}, {}, (True, False), "proved"),
+        ({"0:1": wider}, {}, (False, True), "0:1"),
+        ({}, {elsewhere: known}, (True, False), elsewhere),
+        ({}, {elsewhere: wider}, (False, False), "no certificate"),
+        ({"0:1": foreign}, {}, (False, True), "another robot than the plan"),
+        ({}, {elsewhere: foreign}, (False, False), ""),
+    ):
+        ground = box_ground(report, model, own, others)
+        assert (ground.proved, ground.wrong) == verdict, words
+        assert words in ground.text
 
 
 def test_box_zero_is_the_prior(
@@ -551,20 +511,16 @@ def test_box_zero_is_the_prior(
 ) -> None:
     """A point that is called 0:0 would be taken by a controller, to which 0:0 is the prior."""
 
-    def forge(content: Content) -> None:
-        content["box"]["seq"] = 0
-
     def point(content: Content) -> None:
-        forge(content)
-        mid = (0.5 * (np.array(content["box"]["lower"]) + np.array(content["box"]["upper"]))).tolist()
-        content["box"]["lower"], content["box"]["upper"] = mid, mid
+        box = content["box"]
+        box["lower"] = box["upper"] = (0.5 * (np.array(box["lower"]) + np.array(box["upper"]))).tolist()
+        box["seq"] = 0
 
-    for change in (forge, point):
-        report = checker.check(forged(good, tmp_path / "plan.json", change))
-        assert not report.passed
-        assert "0:0 is the robot's prior by its number" in (report.reason or "")
+    for change in (_set("box", "seq", value=0), point):
+        reason = outcome(checker, forged(good, tmp_path / "plan.json", change))
+        assert "0:0 is the robot's prior by its number" in reason
     box = box_of(model, 0)
-    plan = plan_from(model, at_rest(scene.start_for(model)), np.zeros(model.n), box)
+    plan = plan_from(model, at_rest(scene.start_for(model)), 0.0, box)
     certificate = verify_plan(plan, model, box, scene, gains, intervals=CELLS)
     assert certificate.ok
     with pytest.raises(PlanFileError, match="robot's prior by its number"):
@@ -600,8 +556,7 @@ def test_a_check_leaves_room_for_the_feed_forward_of_the_robot_it_trusts(
     bound = 0.25
     roomy = load_robot("kinova_gen3", **{"controller.feed_forward.bound": bound})
     gains, box = design_gains(roomy, lockstep=True), box_of(roomy)
-    k = np.array([0.05, -0.08, 0.03, 0.06, -0.1, 0.09, 0.1])
-    plan = plan_from(roomy, at_rest(scene.start_for(roomy)), k, box)
+    plan = plan_from(roomy, at_rest(scene.start_for(roomy)), SHORT, box)
     path = written(tmp_path / "roomy.json", plan, roomy, box, scene, gains)
     report = PlanChecker(roomy, scene, lockstep=True).check(path)
     assert report.passed, report.reason
@@ -621,7 +576,7 @@ def test_a_plan_for_one_law_is_none_for_another(
     assert "law" not in json.loads(good.read_text())["gains"]
     assert not any("does not prove" in line for line in checker.check(good).assumed)
     stiff, box = load_robot("kinova_gen3", **{"controller.law": "impedance"}), box_of(model)
-    plan = plan_from(model, at_rest(scene.start_for(model)), np.full(7, 0.02), box)
+    plan = plan_from(model, at_rest(scene.start_for(model)), 0.02, box)
     path = written(tmp_path / "stiff.json", plan, stiff, box, scene, gains)
     report = PlanChecker(stiff, scene, lockstep=True).check(path)
     assert report.passed, report.reason

@@ -28,7 +28,7 @@ from safe_sysid.trajectories import Plan, QuinticTrajectory
 S = 1_000_000_000
 T_P, T_F = S, 2 * S
 BOX = ParameterBox(-np.ones(28), np.ones(28))
-HOME = np.zeros(2)
+HOME, NONE = np.zeros(2), PlanStatus.NO_CERTIFIED_PLAN
 
 
 class World:
@@ -42,9 +42,8 @@ class World:
         self.told: list[str] = []
         self.cancelled: list[float] = []  # with how much grace, s
         values = {"plans": 3, "first_ns": T_P, "margin": 0.1, "patience": 50.0, "then_goal": None} | changes
-        settings = SchedulerSettings(
-            lockstep=lockstep, t_p_ns=T_P, seed=0, update_ns=S // 2, digest_ns=S // 4, **values
-        )
+        values |= {"t_p_ns": T_P, "seed": 0, "update_ns": S // 2, "digest_ns": S // 4}
+        settings = SchedulerSettings(lockstep=lockstep, **values)
         self.scheduler = PlanScheduler(settings, self, self, TimeBase(lockstep))
         self.scheduler.activate()
         assert self.scheduler.start() is None
@@ -73,19 +72,23 @@ class World:
     def say(self, text: str) -> None:
         self.told.append(text)
 
+    failed = say
+
     # the solver
     def submit(self, job: Any, handler: Callable[[Event], None], limit: float | None = None) -> int:
         assert limit is not None
         self.jobs.append((handler, job, limit))
         return len(self.jobs)
 
-    def failed(self, text: str) -> None:
-        self.told.append(text)
-
     def cancel(self, grace: float) -> None:
         self.cancelled.append(grace)
 
     # what the tests do
+    @property
+    def request(self) -> Any:
+        """What is asked for last."""
+        return self.jobs[-1][1].keywords["request"]
+
     def seconds(self, ns: int) -> float:
         return self.scheduler._time.seconds(ns)
 
@@ -99,14 +102,9 @@ class World:
         self.scheduler.on_reference(JointSample(stamp_ns, state[0], state[1], None, BOX.identity))
 
     def say_event(
-        self,
-        kind: Any,
-        reach: float | None = 0.5,
-        which: int = -1,
-        progress: Any = None,
-        why: PlanStatus = PlanStatus.NO_CERTIFIED_PLAN,
+        self, kind: Any, reach: float | None = 0.5, which: int = -1, progress: Any = None, why: PlanStatus = NONE
     ) -> None:
-        """The solver speaks about a job; ``reach`` (rad) of the plan, None: there is none."""
+        """The solver speaks about a job; ``reach`` (rad) of the plan, None: there is none, and why."""
         handler, job, _ = self.jobs[which]
         request = job.keywords["request"]
         plan = None
@@ -118,19 +116,15 @@ class World:
         handler(Event(kind, 1, step if kind != "failed" else None, "boom" if kind == "failed" else ""))
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[World], World]:
-    def use(world: World) -> World:
-        for patience in ("_SILENT", "_UNHEARD"):  # references are sparse here
-            monkeypatch.setattr(timing, patience, 1e6)
-        return world
-
-    return use
+@pytest.fixture(autouse=True)
+def references_may_be_sparse(monkeypatch: pytest.MonkeyPatch) -> None:
+    for patience in ("_SILENT", "_UNHEARD"):
+        monkeypatch.setattr(timing, patience, 1e6)
 
 
-def moving(clock: Callable[[World], World], **changes: Any) -> World:
+def moving(**changes: Any) -> World:
     """Real time, the first plan just begun, the second asked for."""
-    world = clock(World(lockstep=False, **changes))
+    world = World(lockstep=False, **changes)
     world.reference(1000 * S)
     world.say_event("done")
     start = world.published[0][0]
@@ -141,10 +135,10 @@ def moving(clock: Callable[[World], World], **changes: Any) -> World:
     return world
 
 
-def test_in_real_time_the_best_plan_so_far_is_published_at_the_deadline(clock: Any) -> None:
-    world = moving(clock)
+def test_in_real_time_the_best_plan_so_far_is_published_at_the_deadline() -> None:
+    world = moving()
     deadline = world.now + 1.0 - 0.1
-    assert world.jobs[-1][1].keywords["request"].deadline == pytest.approx(deadline - 0.05)
+    assert world.request.deadline == pytest.approx(deadline - 0.05)
     assert world.jobs[-1][2] > deadline, "the solver is given time to notice"
     for reach in (0.1, 0.2):
         world.say_event("progress", reach)
@@ -164,17 +158,17 @@ def test_in_real_time_the_best_plan_so_far_is_published_at_the_deadline(clock: A
     assert world.nothing == []
 
 
-def test_at_rest_nobody_waits_for_long_nor_in_vain(clock: Any) -> None:
+def test_at_rest_nobody_waits_for_long_nor_in_vain() -> None:
     """The search is given t_p; where that was too little, six seconds more; then it waits for a smaller box."""
-    world = clock(World(lockstep=False))
+    world = World(lockstep=False)
     world.reference(1000 * S)
-    assert world.jobs[-1][1].keywords["request"].deadline == pytest.approx(1001.0 - 0.05)
+    assert world.request.deadline == pytest.approx(1001.0 - 0.05)
     world.now = 1001.01
     world.scheduler.watch()
     assert (len(world.jobs), world.published) == (2, [])
     assert world.cancelled == [15.0], "it may be compiling: nobody waits for it"
     assert world.jobs[-1][2] == pytest.approx(1007.01 + 15.0)
-    assert world.jobs[-1][1].keywords["request"].deadline == pytest.approx(1007.01 - 0.1)
+    assert world.request.deadline == pytest.approx(1007.01 - 0.1)
     world.say_event("done", 0.3, which=0)
     assert world.published == [], "the answer to the first question"
     world.say_event("progress", 0.3)
@@ -185,21 +179,21 @@ def test_at_rest_nobody_waits_for_long_nor_in_vain(clock: Any) -> None:
 
 
 @pytest.mark.parametrize("ahead", [-990.0, 1e9])
-def test_stamps_of_a_plan_are_of_the_nodes_clock_deadlines_of_the_monotonic_one(clock: Any, ahead: float) -> None:
+def test_stamps_of_a_plan_are_of_the_nodes_clock_deadlines_of_the_monotonic_one(ahead: float) -> None:
     """Simulated time begins anywhere."""
-    world = clock(World(lockstep=False, ahead=ahead))
+    world = World(lockstep=False, ahead=ahead)
     world.reference(world.now_ns())
     world.say_event("done")
     start = world.published[0][0]
     assert start == world.now_ns() + S // 10
     world.now += 0.1
     world.follow(start)
-    deadline = world.jobs[-1][1].keywords["request"].deadline
+    deadline = world.request.deadline
     assert deadline == pytest.approx(world.now + 1.0 - 0.1 - 0.05, abs=1e-6)
 
 
-def test_in_real_time_nothing_certified_means_silence_and_another_try_at_rest(clock: Any) -> None:
-    world = moving(clock)
+def test_in_real_time_nothing_certified_means_silence_and_another_try_at_rest() -> None:
+    world = moving()
     world.say_event("done", None)
     assert len(world.published) == 1
     assert world.nothing == []
@@ -214,19 +208,17 @@ def test_in_real_time_nothing_certified_means_silence_and_another_try_at_rest(cl
     q = world.published[0][1].trajectory.knots[-1, 0]
     world.scheduler.on_reference(JointSample(end + 2 * S, q, np.zeros(2), None, smaller.identity))
     assert len(world.jobs) == 3
-    assert world.jobs[-1][1].keywords["request"].box is smaller
+    assert world.request.box is smaller
 
 
 @pytest.mark.parametrize("why", [PlanStatus.NO_LESSON, PlanStatus.STOPPED])
-def test_at_rest_a_search_without_a_lesson_is_given_more_time_and_ends_with_its_reason(
-    clock: Any, why: PlanStatus
-) -> None:
+def test_at_rest_a_search_without_a_lesson_is_given_more_time_and_ends_with_its_reason(why: PlanStatus) -> None:
     """Four searches, each longer; nothing is counted, and nobody waits for ever."""
-    world = clock(World(lockstep=False))
+    world = World(lockstep=False)
     world.reference(1000 * S)
     given = []
     for _ in range(4):
-        given.append(world.jobs[-1][1].keywords["request"].deadline - world.now)
+        given.append(world.request.deadline - world.now)
         world.say_event("progress", None, why=why)
         world.now += given[-1] + 0.6
         world.scheduler.watch()
@@ -245,9 +237,9 @@ def test_at_rest_a_search_without_a_lesson_is_given_more_time_and_ends_with_its_
 
 
 @pytest.mark.parametrize("lockstep", [False, True])
-def test_in_motion_no_lesson_brakes_and_is_looked_for_again_at_rest(clock: Any, lockstep: bool) -> None:
+def test_in_motion_no_lesson_brakes_and_is_looked_for_again_at_rest(lockstep: bool) -> None:
     """However often there was too little time in motion: every such time a lesson was driven before."""
-    world = clock(World(lockstep=lockstep, plans=5))
+    world = World(lockstep=lockstep, plans=5)
     objective = world.scheduler.objective
     assert isinstance(objective, ExcitationObjective)
     stamp, q = (0 if lockstep else 1000 * S), HOME
@@ -273,8 +265,8 @@ def test_in_motion_no_lesson_brakes_and_is_looked_for_again_at_rest(clock: Any, 
     assert world.scheduler.failure == ""
 
 
-def test_a_solver_that_dies_is_asked_again_and_what_was_certified_before_is_not_lost(clock: Any) -> None:
-    world = moving(clock)
+def test_a_solver_that_dies_is_asked_again_and_what_was_certified_before_is_not_lost() -> None:
+    world = moving()
     world.say_event("progress", 0.3)
     world.say_event("failed")
     assert len(world.jobs) == 3
@@ -284,9 +276,9 @@ def test_a_solver_that_dies_is_asked_again_and_what_was_certified_before_is_not_
 
 
 @pytest.mark.parametrize("starting", [False, True])
-def test_nothing_changes_while_the_arm_moves_even_where_its_reference_stands_still(clock: Any, starting: bool) -> None:
+def test_nothing_changes_while_the_arm_moves_even_where_its_reference_stands_still(starting: bool) -> None:
     """At the first instant of a motion the reference has no speed yet; of the last plan's too."""
-    world = clock(World(lockstep=False, plans=1))
+    world = World(lockstep=False, plans=1)
     assert world.scheduler.not_at_rest()
     world.reference(1000 * S)
     assert "planning" in world.scheduler.not_at_rest()
@@ -306,8 +298,8 @@ def test_nothing_changes_while_the_arm_moves_even_where_its_reference_stands_sti
     assert bool(world.scheduler.not_ready()) is starting
 
 
-def test_a_controller_that_does_something_else_is_noticed(clock: Any) -> None:
-    world = moving(clock)
+def test_a_controller_that_does_something_else_is_noticed() -> None:
+    world = moving()
     start = world.published[0][0]
     world.reference(start + S // 10, HOME, 0.1)
     assert "does not follow plan 0" in world.told[-1]
@@ -319,9 +311,9 @@ def test_a_controller_that_does_something_else_is_noticed(clock: Any) -> None:
     assert len(world.jobs) == 3, "at rest it goes on"
 
 
-def test_time_that_went_back_ends_what_was_asked_for_before(clock: Any) -> None:
+def test_time_that_went_back_ends_what_was_asked_for_before() -> None:
     """Another simulation, or a clock that was set: the plan that was offered has no time any more."""
-    world = moving(clock)
+    world = moving()
     world.now = 400.0
     world.reference(400 * S)
     assert world.scheduler.phase == "over"
@@ -363,23 +355,18 @@ def test_an_arm_that_rested_while_a_plan_was_looked_for_shows_nothing_about_its_
 
 
 def test_bounds_that_had_stopped_improving_do_not_end_another_run_before_it_begins() -> None:
-    same = [replace(BOX, seq=number) for number in range(4)]
-    objective = ExcitationObjective(5, 1)
+    same = [replace(BOX, seq=number) for number in range(6)]
+    objective, again = ExcitationObjective(5, 1), ExcitationObjective(5, 1)
     assert objective.over(same[:1], same[0]) == ""
-    assert "stopped improving" in objective.over(same, same[3])
-    again = ExcitationObjective(5, 1)
-    assert again.over(same, same[3]) == ""
-    more = [*same, replace(BOX, seq=4), replace(BOX, seq=5)]
-    assert again.over(more, more[4]) == ""
-    assert "stopped improving" in again.over(more, more[5])
+    assert "stopped improving" in objective.over(same[:4], same[3])
+    assert again.over(same[:4], same[3]) == ""
+    assert again.over(same, same[4]) == ""
+    assert "stopped improving" in again.over(same, same[5])
     other = [replace(BOX, epoch=1, seq=number) for number in range(3)]
-    assert again.over([*more, *other], other[0]) == "", "another payload"
+    assert again.over([*same, *other], other[0]) == "", "another payload"
 
 
-actions = st.lists(st.sampled_from(["progress", "done", "none", "failed", "late"]), min_size=1, max_size=12)
-
-
-@given(actions)
+@given(st.lists(st.sampled_from(["progress", "done", "none", "failed", "late"]), min_size=1, max_size=12))
 def test_in_lockstep_every_hand_over_gets_exactly_one_answer(events: list[str]) -> None:
     world = World(lockstep=True)
     world.reference(10_000_000)
@@ -417,7 +404,7 @@ def test_after_the_identification_to_the_goal_in_simulated_time_that_everyone_kn
     world.reference(end, q)
     assert not world.scheduler.busy
     world.reference(end + S // 4, q)
-    request = world.jobs[-1][1].keywords["request"]
+    request = world.request
     assert request.start_time == begins / S
     assert np.array_equal(world.jobs[-1][1].keywords["waypoints"], goal[None])
     there = TaskProgress(TaskStatus.MOVING, (), 0, 0.0, True, True)
@@ -429,13 +416,19 @@ def test_after_the_identification_to_the_goal_in_simulated_time_that_everyone_kn
     assert (world.scheduler.phase, world.scheduler.outcome) == ("over", "arrived")
 
 
-def test_a_task_looks_for_other_ways_and_says_why_it_gives_up() -> None:
+def asked_for_a_goal() -> tuple[World, list[tuple[bool, str]]]:
+    """In lock-step a goal was asked for: the world, and the answers that are given."""
     world, answers = World(lockstep=True, plans=1), []
     world.scheduler.objective = None
     world.reference(S)
-    world.scheduler.go(np.ones((1, 2)), lambda ok, text: answers.append((ok, text)))
+    world.scheduler.go(np.ones((1, 2)), lambda *answer: answers.append(answer))
     assert world.nothing == [(S, S + T_P)], "simulated time will wait for the first step"
     world.reference(S + 10_000_000)
+    return world, answers
+
+
+def test_a_task_looks_for_other_ways_and_says_why_it_gives_up() -> None:
+    world, answers = asked_for_a_goal()
     stuck = TaskProgress(TaskStatus.MOVING, (), 0, 1.0, False, False)
     for _ in range(3):
         world.say_event("done", None, progress=stuck)
@@ -447,11 +440,7 @@ def test_a_task_looks_for_other_ways_and_says_why_it_gives_up() -> None:
 
 
 def test_stop_answers_who_waits_and_lets_time_go_on() -> None:
-    world, answers = World(lockstep=True), []
-    world.scheduler.objective = None
-    world.reference(S)
-    world.scheduler.go(np.ones((1, 2)), lambda ok, text: answers.append((ok, text)))
-    world.reference(S + 10_000_000)
+    world, answers = asked_for_a_goal()
     world.scheduler.stop()
     world.scheduler.stop()
     assert answers == [(False, "stopped")]
@@ -472,13 +461,11 @@ def steady(world: World, begin: int, end: int) -> None:
 
 @pytest.mark.parametrize("seen", [True, False])
 def test_a_controller_that_began_anew_is_not_moved_by_what_was_asked_before(
-    clock: Any, monkeypatch: pytest.MonkeyPatch, seen: bool
+    monkeypatch: pytest.MonkeyPatch, seen: bool
 ) -> None:
     """After a fault, an emergency stop or a deactivation; whether the silence or only its end is noticed."""
-    silent, unheard = timing._SILENT, timing._UNHEARD
-    world = clock(World(lockstep=False))
-    monkeypatch.setattr(timing, "_SILENT", silent)
-    monkeypatch.setattr(timing, "_UNHEARD", unheard)
+    monkeypatch.undo()  # references are not sparse here
+    world = World(lockstep=False)
     world.now = 1020.0
     world.scheduler.watch()
     assert world.scheduler.phase == "excitation", "the controller may begin later"
@@ -499,8 +486,8 @@ def test_a_controller_that_began_anew_is_not_moved_by_what_was_asked_before(
     assert len(world.jobs) == 2, "whoever asks again is obeyed"
 
 
-def test_an_inactive_planner_moves_nothing_whoever_asks(clock: Any) -> None:
-    world = clock(World(lockstep=False))
+def test_an_inactive_planner_moves_nothing_whoever_asks() -> None:
+    world = World(lockstep=False)
     world.scheduler.stop()
     world.reference(1000 * S)
     assert world.scheduler.not_ready() == ""

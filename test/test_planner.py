@@ -9,27 +9,22 @@ import pytest
 
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.errors import PlanError
-from safe_sysid.planning import (
-    Budget,
-    Planner,
-    PlannerOptions,
-    PlanStatus,
-    bounds_stopped_improving,
-    hand_over_state,
-    verify_plan,
-)
+from safe_sysid.planning import Budget, Planner, PlannerOptions, PlannerResult, PlanStatus, hand_over_state, verify_plan
 from safe_sysid.planning.certification.verdicts import PlanVerdict
 from safe_sysid.planning.optimiser.constraints import FAMILIES
 from safe_sysid.planning.optimiser.family import TrajectoryFamily
-from safe_sysid.planning.planner import verdict_of
-from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.scenes.scene import load_scene
-from safe_sysid.trajectories.quintic import QuinticTrajectory
+from safe_sysid.planning.planner import bounds_stopped_improving, verdict_of
+from safe_sysid.robot import ParameterBox, RobotModel, load_scene
+from safe_sysid.trajectories import Plan, QuinticTrajectory
 
 
 def at_rest(q: np.ndarray) -> np.ndarray:
     return np.stack([q, np.zeros_like(q), np.zeros_like(q)])
+
+
+def after(planner: Planner, plan: Plan, box: ParameterBox, sequence: int = 1, **more: object) -> PlannerResult:
+    """What follows a plan at its hand-over."""
+    return planner.plan_next(hand_over_state(plan), plan.hand_over_time, box, sequence, plan, **more)
 
 
 def shrunk(box: ParameterBox, share: float, seq: int) -> ParameterBox:
@@ -51,15 +46,8 @@ def test_first_and_second_plan(model: RobotModel, gains: ControllerGains, scene_
     assert verify_plan(first.plan, model, box, scene, gains).ok
 
     smaller = shrunk(box, 0.5, 1)
-    second = planner.plan_next(
-        hand_over_state(first.plan),
-        first.plan.hand_over_time,
-        smaller,
-        1,
-        first.plan,
-        first.information,
-        calibration=first.calibration,
-    )
+    known = {"executed_information": first.information, "calibration": first.calibration}
+    second = after(planner, first.plan, smaller, **known)
     assert second.status is PlanStatus.PLANNED, second.reasons
     t = np.array([0.0])
     before = first.plan.trajectory.states(t + second.plan.start_time - first.plan.start_time)[0, :3]
@@ -78,30 +66,27 @@ def test_same_seed_same_plans_and_another_seed_others(model: RobotModel, gains: 
 
     def plan(seed: int) -> np.ndarray:
         options = PlannerOptions(starts=4, keep=1, certificates=2)
-        result = Planner(model, scene, gains, options=options, seed=seed).plan_next(
-            start, 0.0, model.arm_prior, 0, budget=Budget(30, 2)
-        )
-        return result.plan.k
+        planner = Planner(model, scene, gains, options=options, seed=seed)
+        return planner.plan_next(start, 0.0, model.arm_prior, 0, budget=Budget(30, 2)).plan.k
 
     assert np.array_equal(plan(1), plan(1))
     assert not np.array_equal(plan(1), plan(2))
 
 
-def test_start_inside_an_obstacle_is_refused_with_the_culprits(model: RobotModel, gains: ControllerGains) -> None:
-    """The arm's home pose reaches into the middle post of the published scene."""
-    planner = Planner(model, load_scene("six_boxes"), gains)
-    result = planner.plan_next(at_rest(np.array(model.settings.home)), 0.0, model.arm_prior, 0)
-    assert result.status is PlanStatus.START_REFUSED
-    assert result.plan is None
-    assert any("post_middle" in reason for reason in result.reasons)
-    assert result.certificates == 0
-
-
-def test_start_that_cannot_be_held_is_refused_with_joint_and_torque(model: RobotModel, gains: ControllerGains) -> None:
-    stretched = np.array([0.0, 1.5, 0.0, 0.0, 0.0, 0.0, 0.0])
-    result = Planner(model, load_scene("open"), gains).plan_next(at_rest(stretched), 0.0, model.arm_prior, 0)
-    assert result.status is PlanStatus.START_REFUSED
-    assert any("joint_2" in reason and "N m" in reason for reason in result.reasons)
+@pytest.mark.parametrize(
+    ("scene", "pose", "words"),
+    [  # the arm's home pose reaches into the middle post of the published scene
+        ("six_boxes", None, ("post_middle",)),
+        ("open", [0.0, 1.5, 0.0, 0.0, 0.0, 0.0, 0.0], ("joint_2", "N m")),
+    ],
+)
+def test_a_start_in_an_obstacle_or_that_cannot_be_held_is_refused_with_the_culprits(
+    model: RobotModel, gains: ControllerGains, scene: str, pose: list[float] | None, words: tuple[str, ...]
+) -> None:
+    start = at_rest(np.array(model.settings.home if pose is None else pose))
+    result = Planner(model, load_scene(scene), gains).plan_next(start, 0.0, model.arm_prior, 0)
+    assert (result.status, result.plan, result.certificates) == (PlanStatus.START_REFUSED, None, 0)
+    assert any(all(word in reason for word in words) for reason in result.reasons)
 
 
 def test_the_rest_of_the_plan_under_way_is_always_there_to_go_on_with(
@@ -112,8 +97,7 @@ def test_the_rest_of_the_plan_under_way_is_always_there_to_go_on_with(
     planner = Planner(model, scene, gains, options=PlannerOptions(starts=8, keep=2))
     first = planner.plan_next(at_rest(scene.start_for(model)), 0.0, box, 0, budget=Budget(30, 3))
     assert np.abs(first.plan.k).max() > 0.3
-    state, since = hand_over_state(first.plan), first.plan.hand_over_time
-    second = planner.plan_next(state, since, shrunk(box, 0.9, 1), 1, first.plan, budget=Budget(0, 1))
+    second = after(planner, first.plan, shrunk(box, 0.9, 1), budget=Budget(0, 1))
     assert second.status is PlanStatus.PLANNED, second.reasons
     assert np.array_equal(second.plan.k, np.zeros(model.n))
     t = np.linspace(0.0, 3.0, 50)
@@ -122,10 +106,7 @@ def test_the_rest_of_the_plan_under_way_is_always_there_to_go_on_with(
     # At rest by then: the next one starts from rest, where the same pose is held.
     assert not np.any(hand_over_state(second.plan)[1:])
     # A third from there is a plan again, and moves.
-    third = planner.plan_next(
-        hand_over_state(second.plan), second.plan.hand_over_time, box, 2, second.plan, budget=Budget(30, 3),
-        calibration=second.calibration,
-    )  # fmt: skip
+    third = after(planner, second.plan, box, 2, budget=Budget(30, 3), calibration=second.calibration)
     assert np.abs(third.plan.k).max() > 0.1
 
 
@@ -138,9 +119,7 @@ def test_the_rest_of_the_plan_holds_for_other_cells_too(model: RobotModel, gains
     planner = Planner(model, scene, gains, settings)
     first = planner.plan_next(at_rest(scene.start_for(model)), 0.0, box, 0, budget=Budget(30, 3))
     assert np.abs(first.plan.k).max() > 0.3
-    second = planner.plan_next(
-        hand_over_state(first.plan), first.plan.hand_over_time, box, 1, first.plan, budget=Budget(0, 1)
-    )
+    second = after(planner, first.plan, box, budget=Budget(0, 1))
     assert second.plan is not None, second.reasons
     assert np.array_equal(second.plan.k, np.zeros(model.n))
 
@@ -151,9 +130,8 @@ def test_goal_scene_and_improvements_of_one_call(model: RobotModel, gains: Contr
     planner = Planner(model, empty, gains, options=PlannerOptions(starts=6, keep=2))
     start, told = scene.start_for(model), []
     goal = start + np.array([-0.2, 0.0, 0.1, 0.1, 0.0, 0.2, 0.3])
-    result = planner.plan_next(
-        at_rest(start), 0.0, model.arm_prior, 0, goal=goal, cost="goal", on_certified=told.append, scene=scene
-    )
+    asked = {"goal": goal, "cost": "goal", "on_certified": told.append, "scene": scene}
+    result = planner.plan_next(at_rest(start), 0.0, model.arm_prior, 0, **asked)
     assert result.status is PlanStatus.PLANNED, result.reasons
     assert planner.scene is empty
     assert len(told) >= 2
@@ -169,14 +147,10 @@ def test_goal_scene_and_improvements_of_one_call(model: RobotModel, gains: Contr
 
 
 def planner_with(model: RobotModel, gains: ControllerGains, certified: bool) -> Planner:
-    return Planner(
-        model,
-        load_scene("open"),
-        gains,
-        options=PlannerOptions(cost="width", starts=4, keep=1, certificates=3),
-        certify=lambda plan, box: PlanVerdict(certified, reasons=() if certified else ("because",)),
-        check_start=lambda q, box: (),
-    )
+    options = PlannerOptions(cost="width", starts=4, keep=1, certificates=3)
+    verdict = PlanVerdict(certified, reasons=() if certified else ("because",))
+    free = {"certify": lambda plan, box: verdict, "check_start": lambda q, box: ()}
+    return Planner(model, load_scene("open"), gains, options=options, **free)
 
 
 def test_nothing_certified_is_a_status_with_reasons(model: RobotModel, gains: ControllerGains) -> None:

@@ -13,14 +13,10 @@ from safe_sysid.apps.plan.plan import PlannedMotion, excite
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.gains.design import design_gains
 from safe_sysid.identification.diagnosis.narrowed import not_narrowed, shown_by_motion, why_taught_nothing
-from safe_sysid.planning.certification.certificate import verify_plan
+from safe_sysid.planning import Planner, PlannerOptions, PlannerResult, PlanStatus, hand_over_state, verify_plan
 from safe_sysid.planning.certification.verdicts import PlanVerdict
 from safe_sysid.planning.excitation.lessons import next_lesson, why_no_lesson
-from safe_sysid.planning.planner import Planner, PlannerOptions, PlannerResult, PlanStatus, hand_over_state
-from safe_sysid.robot.loading import load_robot
-from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.scenes.scene import load_scene
+from safe_sysid.robot import ParameterBox, RobotModel, load_robot, load_scene
 from safe_sysid.trajectories import Plan, QuinticTrajectory
 
 pytestmark = pytest.mark.unproved
@@ -154,10 +150,8 @@ def test_intervals_that_motion_narrows_and_did_not_are_named() -> None:
 def test_a_prior_that_is_tight_already_and_what_an_arm_cannot_show_is_no_failure(model: RobotModel) -> None:
     middle = np.array([3.0, 0.0, 0.0, -0.4, *np.zeros(6)])
     width = np.array([0.02, 0.002, 0.002, 0.002, *(6 * [0.2])])
-    tight = load_robot(
-        "kinova_gen3",
-        **{"payload.prior_lower": (middle - width).tolist(), "payload.prior_upper": (middle + width).tolist()},
-    )
+    ends = {"payload.prior_lower": (middle - width).tolist(), "payload.prior_upper": (middle + width).tolist()}
+    tight = load_robot("kinova_gen3", **ends)
     prior = tight.arm_prior
     assert not_narrowed(tight, prior.payload_lower, prior.payload_upper) == []
     # Gravity of a planar arm knows two directions only.
@@ -201,9 +195,8 @@ print(len(warm), sorted(kernels() - warm))
 @pytest.mark.slow
 def test_no_deadline_is_spent_on_compiling() -> None:
     """A kernel that the warm-up leaves out takes seconds of the first plans, which are the gentlest then."""
-    answer = subprocess.run(
-        [sys.executable, "-c", _NOTHING_LEFT], capture_output=True, text=True, timeout=600, check=True
-    )
+    command = [sys.executable, "-c", _NOTHING_LEFT]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
     count, left = answer.stdout.split(maxsplit=1)
     assert int(count) > 10
     assert left.strip() == "[]"

@@ -253,18 +253,18 @@ def test_what_was_read_only_still_is() -> None:
         there["b"]["c"] = 1
 
 
-def test_no_solver_outlives_an_owner_that_is_killed(tmp_path: Path) -> None:
+def test_no_solver_outlives_an_owner_that_is_killed() -> None:
     """Not even one in the middle of compiled code that never returns."""
-    (tmp_path / "owner.py").write_text(
-        "import sys, time\n"
-        f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-        "import test_planning_process as t\n"
-        "owner = t.Owner()\n"
-        "print(owner.do(t.recall).value[1], flush=True)\n"
-        "owner.process.submit(t.hang_deaf)\n"
-        "time.sleep(600)\n"
-    )
-    owner = subprocess.Popen([sys.executable, str(tmp_path / "owner.py")], stdout=subprocess.PIPE, text=True)
+    script = """
+import time
+import test_planning_process as jobs
+owner = jobs.Owner()
+print(owner.do(jobs.recall).value[1], flush=True)
+owner.process.submit(jobs.hang_deaf)
+time.sleep(600)
+"""
+    command, here = [sys.executable, "-c", script], Path(__file__).parent
+    owner = subprocess.Popen(command, cwd=here, stdout=subprocess.PIPE, text=True)
     try:
         pid = int(owner.stdout.readline())
         assert is_alive(pid)
@@ -333,15 +333,7 @@ print(len(open(children).read().split()))
 closed_before_it_began.close()
 print(len(open(children).read().split()))
 """
-    run = subprocess.run(
-        [sys.executable, "-c", script], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=120.0
-    )
-    assert run.stdout.splitlines() == [
-        "True solver",
-        "True",
-        "solver process: killed by SIGSEGV",
-        "set up True True",
-        "False False",
-        "1",
-        "0",
-    ], run.stderr
+    command, here = [sys.executable, "-c", script], Path(__file__).parent
+    run = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=120.0)
+    told = ["True solver", "True", "solver process: killed by SIGSEGV", "set up True True", "False False", "1", "0"]
+    assert run.stdout.splitlines() == told, run.stderr

@@ -21,14 +21,9 @@ from safe_sysid.planning.task.last_resort import LastResort
 from safe_sysid.planning.task.roadmap import at_distance, polyline_length
 from safe_sysid.planning.task.task import TaskPlanner, TaskStatus, follow
 from safe_sysid.planning.task.task_step import StepRequest
-from safe_sysid.robot.loading import load_robot
+from safe_sysid.robot import RobotModel, Scene, SceneBox, load_robot
 from safe_sysid.robot.margin import Margin
-from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.scenes.obstacles import SceneBox
-from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.simulation.random_scenes import ALL_KINDS, random_scene
-
-Arm = tuple[RobotModel, ControllerGains]
 
 
 @pytest.fixture(scope="module")
@@ -37,14 +32,12 @@ def ur5e() -> RobotModel:
 
 
 @pytest.fixture(scope="module")
-def three_joint() -> Arm:
-    model = load_robot("three_joint")
-    return model, design_gains(model, lockstep=True)
+def model() -> RobotModel:
+    return load_robot("three_joint")
 
 
-def drawn(arm: Arm, number: int) -> Scene:
+def drawn(model: RobotModel, gains: ControllerGains, number: int) -> Scene:
     """A scene of ``benchmarks/refusals.py`` with seed 0."""
-    model, gains = arm
     kinds = ("box",) if number % 2 == 0 else ALL_KINDS
     return random_scene(model, np.random.default_rng([0, number]), kinds=kinds, gains=gains)
 
@@ -57,13 +50,13 @@ def poses_of(model: RobotModel, count: int, seed: int) -> NDArray[np.float64]:
 
 
 @pytest.mark.parametrize("robot", ["three_joint", pytest.param("ur5e", marks=pytest.mark.slow)])
-def test_many_poses_are_judged_as_one(request: pytest.FixtureRequest, robot: str) -> None:
-    model = request.getfixturevalue("three_joint")[0] if robot == "three_joint" else request.getfixturevalue(robot)
-    arm = model, design_gains(model, lockstep=True)
-    scene = drawn(arm, 1)
+def test_many_poses_are_judged_as_one(robot: str) -> None:
+    model = load_robot(robot)
+    gains = design_gains(model, lockstep=True)
+    scene = drawn(model, gains, 1)
     poses = np.concatenate([poses_of(model, 20, 3), [scene.start, scene.goal]])
-    free, against = may_rest(model, model.arm_prior, scene, arm[1], poses)
-    reasons = [start_check(model, model.arm_prior, scene, arm[1], q) for q in poses]
+    free, against = may_rest(model, model.arm_prior, scene, gains, poses)
+    reasons = [start_check(model, model.arm_prior, scene, gains, q) for q in poses]
     assert free.tolist() == [not found for found in reasons]
     assert 2 <= free.sum() < len(free)
     for margins, found in zip(against, reasons, strict=True):
@@ -75,10 +68,9 @@ def test_many_poses_are_judged_as_one(request: pytest.FixtureRequest, robot: str
 
 
 @pytest.mark.slow
-def test_what_was_refused_arrives(three_joint: Arm) -> None:
+def test_what_was_refused_arrives(model: RobotModel, gains: ControllerGains) -> None:
     """Scene 1 was refused (steps do not come nearer), and a plain search certified a chain of plans in it."""
-    model, gains = three_joint
-    scene = drawn(three_joint, 1)
+    scene = drawn(model, gains, 1)
     task = TaskPlanner(Planner(model, scene, gains), scene.goal, seed=1)
     answers = list(follow(task, scene.start, model.arm_prior))
     assert task.status is TaskStatus.ARRIVED, task.reasons
@@ -88,10 +80,9 @@ def test_what_was_refused_arrives(three_joint: Arm) -> None:
 
 
 def test_the_last_resort_arrives_where_quick_margins_see_no_way(
-    three_joint: Arm, monkeypatch: pytest.MonkeyPatch
+    model: RobotModel, gains: ControllerGains, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Quick margins that are wrong everywhere cost time, and no task."""
-    model, gains = three_joint
     blind = lambda *_: lambda q: np.full(len(q), -1.0)  # noqa: E731
     monkeypatch.setattr("safe_sysid.planning.task.ways._pose_test", blind)
     wall = SceneBox("wall", np.array([0.0, 0.6, 0.5]), np.zeros(3), np.array([0.05, 0.5, 1.0]))
@@ -106,9 +97,10 @@ def test_the_last_resort_arrives_where_quick_margins_see_no_way(
         assert after.start_time >= before.end_time, "from rest to rest"
 
 
-def test_a_way_is_not_followed_up_to_where_it_cuts_a_corner(three_joint: Arm, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_way_is_not_followed_up_to_where_it_cuts_a_corner(
+    model: RobotModel, gains: ControllerGains, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Poses 0.06 rad apart saw nothing of what is 0.02 rad thick; the arm was driven up to it, and stuck there."""
-    model, gains = three_joint
     corner = Margin("clearance", "corner", "hand", -3e-4, 0.0)
 
     def rests(*args: Any) -> tuple[np.ndarray, list[tuple[Margin, ...]]]:
@@ -130,8 +122,7 @@ def test_a_way_is_not_followed_up_to_where_it_cuts_a_corner(three_joint: Arm, mo
     assert rests(*4 * [None], way)[0].all()
 
 
-def test_a_refusal_names_what_is_in_the_way(three_joint: Arm) -> None:
-    model, gains = three_joint
+def test_a_refusal_names_what_is_in_the_way(model: RobotModel, gains: ControllerGains) -> None:
     thin, block = np.array([0.05, 0.8, 1.6]), np.array([0.5, 0.5, 0.3])
     walls = [SceneBox(name, np.array([0.0, y, 0.8]), np.zeros(3), thin) for y, name in ((0.5, "left"), (-0.5, "right"))]
     scene = Scene("walls", (*walls, SceneBox("roof", np.array([0.0, 0.0, 0.95]), np.zeros(3), block)))
@@ -177,14 +168,12 @@ def test_capsules_hold_the_makers_meshes_of_the_ur5e(
     ur5e: RobotModel, link: str, point: tuple[float, float, float]
 ) -> None:
     """The points of each mesh that stuck out farthest, up to 15 mm, in the link's frame."""
-    bodies = [body for body in ur5e.bodies if body.link == link]
-    assert min(_distance(np.array(point), body.points) - body.radius for body in bodies) <= -9e-4
-
-
-def _distance(point: np.ndarray, segment: np.ndarray) -> float:
-    along = segment[-1] - segment[0]
-    share = np.clip((point - segment[0]) @ along / max(along @ along, 1e-18), 0.0, 1.0)
-    return float(np.linalg.norm(point - segment[0] - share * along))
+    depths = []
+    for body in (body for body in ur5e.bodies if body.link == link):
+        along, from_end = body.points[-1] - body.points[0], point - body.points[0]
+        share = np.clip(from_end @ along / max(along @ along, 1e-18), 0.0, 1.0)
+        depths.append(np.linalg.norm(from_end - share * along) - body.radius)
+    assert min(depths) <= -9e-4
 
 
 def _end_of(running: Generator[int, None, tuple[Separation, ...]]) -> tuple[Separation, ...]:

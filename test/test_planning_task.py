@@ -14,19 +14,16 @@ from hypothesis import strategies as st
 
 from safe_sysid.control.gains.design import design_gains
 from safe_sysid.errors import PlanError
-from safe_sysid.planning.certification.certificate import start_check, verify_plan
+from safe_sysid.planning import Planner, PlanStatus, start_check, verify_plan
 from safe_sysid.planning.motions.motion_margins import MotionMargins
-from safe_sysid.planning.planner import Planner, PlanStatus
 from safe_sysid.planning.task.inverse_kinematics import TOLERANCE, goal_from_pose, nearest_turn, tool_pose
 from safe_sysid.planning.task.roadmap import Roadmap, polyline_length
 from safe_sysid.planning.task.task import TaskPlanner, TaskStatus, follow
 from safe_sysid.planning.task.task_step import StepRequest, StepSearch
 from safe_sysid.planning.task.ways import WaySearch
+from safe_sysid.robot import ParameterBox, RobotModel, Scene, load_scene
 from safe_sysid.robot.margin import Margin
-from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scenes.obstacles import SceneBox, rotation_from_rpy
-from safe_sysid.robot.scenes.scene import Scene, load_scene
 from safe_sysid.simulation.payloads import payload_from_spec, theta_e_with_payload
 
 
@@ -38,9 +35,8 @@ def planner(model: RobotModel) -> Planner:
 def known(model: RobotModel, relative: float = 0.05) -> ParameterBox:
     """Around a dumbbell of 8 lb."""
     prior = model.arm_prior
-    truth = theta_e_with_payload(
-        model, model.theta_nominal[prior.layout.payload], payload_from_spec("8lb", grip=(0.0, 0.0, 0.14))
-    )
+    dumbbell = payload_from_spec("8lb", grip=(0.0, 0.0, 0.14))
+    truth = theta_e_with_payload(model, model.theta_nominal[prior.layout.payload], dumbbell)
     radius = relative * np.abs(truth) + 1e-3
     lower = np.maximum(truth - radius, prior.payload_lower)
     return prior.with_payload(lower, np.minimum(truth + radius, prior.payload_upper), 1)
@@ -70,9 +66,8 @@ def test_a_solution_that_may_not_be_held_is_passed_over(model: RobotModel) -> No
     near = np.array(model.settings.home)
     position, rotation = tool_pose(model, near)
     first = goal_from_pose(model, position, rotation, near)
-    second = goal_from_pose(
-        model, position, rotation, near, clear=lambda q: ["too near"] * bool(np.abs(q - first).max() < 0.3)
-    )
+    clear = lambda q: ["too near"] * bool(np.abs(q - first).max() < 0.3)  # noqa: E731
+    second = goal_from_pose(model, position, rotation, near, clear=clear)
     assert np.abs(second - first).max() >= 0.3
     assert np.abs(tool_pose(model, second)[0] - position).max() <= 2.0 * TOLERANCE
     with pytest.raises(PlanError, match="never here"):
@@ -189,12 +184,9 @@ def test_a_goal_that_is_walled_in_is_given_up_with_reasons(model: RobotModel, mo
     monkeypatch.setattr("safe_sysid.planning.task.ways._LOOKS", ((200, 1, True),))
     start = np.array(model.settings.home)
     goal = start + np.array([np.pi, 0, 0, 0, 0, 0, 0])
-    walls = tuple(
-        SceneBox(f"wall_{i}", np.array([0.0, y, 0.6]), np.zeros(3), np.array([3.0, 0.02, 1.2]))
-        for i, y in enumerate((-0.25, 0.25))
-    )
-    roof = SceneBox("roof", np.array([0.0, 0.0, 0.95]), np.zeros(3), np.array([3.0, 3.0, 0.02]))
-    scene = Scene("corridor", (*walls, roof))
+    long, flat = np.array([3.0, 0.02, 1.2]), np.array([3.0, 3.0, 0.02])
+    walls = [SceneBox(f"wall_{y}", np.array([0.0, y, 0.6]), np.zeros(3), long) for y in (-0.25, 0.25)]
+    scene = Scene("corridor", (*walls, SceneBox("roof", np.array([0.0, 0.0, 0.95]), np.zeros(3), flat)))
     planner = Planner(model, scene, design_gains(model, lockstep=True))
     assert start_check(model, known(model), scene, planner.gains, start) == []
     assert start_check(model, known(model), scene, planner.gains, goal) == []
@@ -214,14 +206,6 @@ def test_a_start_that_cannot_be_held_is_refused(model: RobotModel, planner: Plan
     assert any("joint_2" in reason for reason in answer.reasons)
 
 
-def test_a_stop_is_obeyed(model: RobotModel, planner: Planner) -> None:
-    budget = planner.budget(cancelled=lambda: True)
-    start = planner.scene.start_for(model)
-    task = TaskPlanner(planner, planner.scene.goal)
-    answer = task.next(np.stack([start, 0 * start, 0 * start]), 0.0, known(model), 0, budget=budget)
-    assert answer.plan is None
-
-
 @pytest.mark.parametrize("waypoints", [[], [[0.0] * 6], [[np.nan] * 7], np.zeros((0, 7))])
 def test_waypoints_that_cannot_be(planner: Planner, waypoints: object) -> None:
     with pytest.raises(PlanError, match="waypoints"):
@@ -231,25 +215,24 @@ def test_waypoints_that_cannot_be(planner: Planner, waypoints: object) -> None:
 # -- searches are bounded and resumed ---------------------------------------------------------------------------------
 
 
-def _behind_the_post(planner: Planner, per_call: int, most: int = 10**6) -> tuple[WaySearch, list[int], object]:
-    """Ask until there is a way or none: the search, poses looked at per call, and what was found."""
-    scene, box = planner.scene, known(planner.model)
+def _behind_the_post(planner: Planner, per_call: int) -> tuple[list[int], object]:
+    """Ask until there is a way or none: poses looked at per call, and what was found."""
     margins = MotionMargins(planner)
-    search, poses = WaySearch(margins, 3, per_call, most), margins.poses(box)
-    start = scene.start_for(planner.model)
-    goal = nearest_turn(planner.model, scene.goal, start)
+    search, poses = WaySearch(margins, 3, per_call, 10**6), margins.poses(known(planner.model))
+    start = planner.scene.start_for(planner.model)
+    goal = nearest_turn(planner.model, planner.scene.goal, start)
     calls = []
     while True:
         before = search.looked
         way = search.find(start, goal, poses, planner.budget(), 0)
         calls.append(search.looked - before)
         if way is not None or not search.paused:
-            return search, calls, way
+            return calls, way
 
 
 def test_a_paused_search_goes_on_to_the_same_way(planner: Planner) -> None:
-    _, once, whole = _behind_the_post(planner, 10**6)
-    _, calls, pieces = _behind_the_post(planner, 200)
+    once, whole = _behind_the_post(planner, 10**6)
+    calls, pieces = _behind_the_post(planner, 200)
     assert len(once) == 1
     assert len(calls) > 2
     assert sum(calls) == once[0]
@@ -293,6 +276,7 @@ def test_a_deadline_pauses_a_search(planner: Planner) -> None:
     looked = int(re.search(r"(\d+) poses", answer.reasons[0]).group(1))
     budget = replace(planner.budget(), cancelled=lambda: True)
     again = task.next(state, 0.0, box, 0, budget=budget)
+    assert again.plan is None, "a stop is obeyed"
     assert int(re.search(r"(\d+) poses", again.reasons[0]).group(1)) > looked > 0
 
 
@@ -300,10 +284,8 @@ def test_a_step_in_motion_has_what_is_certified_to_fall_back_on(model: RobotMode
     """Where the quick margins like nothing, the nearest point of the way is certified at the first attempt."""
     start, box = planner.scene.start_for(model), known(model)
     planner = copy(planner)
-    planner.tubes, planner._choice = (
-        planner.tubes[:1],
-        None,
-    )  # the widest: in a narrower one the quick margins like some of these motions
+    # The widest: in a narrower one the quick margins like some of these motions.
+    planner.tubes, planner._choice = planner.tubes[:1], None
     task = TaskPlanner(planner, planner.scene.goal, seed=1)
     first = task.next(np.stack([start, 0 * start, 0 * start]), 0.0, box, 0).plan
     margins = MotionMargins(planner)

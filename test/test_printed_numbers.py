@@ -58,20 +58,15 @@ def rounded_otherwise(source: str) -> list[str]:
             if ROUNDED.search(form) and PROVED.search(text := ast.unparse(node.value)):
                 found.append(f"{node.lineno}: {{{text}:{form}}}")
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and "|format(" in node.value:
-            found += [
-                part for part in re.findall(r"\{\{.*?\}\}", node.value) if ROUNDED.search(part) and PROVED.search(part)
-            ]
+            parts = re.findall(r"\{\{.*?\}\}", node.value)
+            found += [part for part in parts if ROUNDED.search(part) and PROVED.search(part)]
     return found
 
 
 def test_no_code_rounds_a_proved_number_to_nearest() -> None:
-    found = {
-        name: wrong
-        for path in sorted(PACKAGE.rglob("*.py"))
-        if (name := str(path.relative_to(PACKAGE))) not in DECLARED
-        and (wrong := rounded_otherwise(path.read_text(encoding="utf-8")))
-    }
-    assert found == {}
+    paths = {str(path.relative_to(PACKAGE)): path for path in PACKAGE.rglob("*.py")}
+    found = {name: rounded_otherwise(paths[name].read_text(encoding="utf-8")) for name in set(paths) - DECLARED}
+    assert {name: wrong for name, wrong in found.items() if wrong} == {}
 
 
 @pytest.mark.parametrize(

@@ -36,18 +36,13 @@ from safe_sysid.identification.equations.measurement_errors import MeasurementEr
 from safe_sysid.identification.equations.measurements import Measurements
 from safe_sysid.identification.equations.momentum import momentum_rows
 from safe_sysid.identification.equations.step_states import step_states
-from safe_sysid.planning.certification.certificate import start_check
-from safe_sysid.planning.planner import Planner
+from safe_sysid.planning import Planner, start_check
 from safe_sysid.reachability.rotations import rotation_parts
 from safe_sysid.report.identification.output import declared_texts
+from safe_sysid.robot import ParameterBox, RobotModel, Scene
 from safe_sysid.robot.loading import TRAVEL_MARGIN, load_robot
-from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.robot.unknowns import Unknowns
-from safe_sysid.simulation.arms import draw_truth
-from safe_sysid.simulation.payloads import NO_PAYLOAD, payload_from_spec
-from safe_sysid.simulation.plant import Plant
+from safe_sysid.simulation import NO_PAYLOAD, Plant, draw_truth, payload_from_spec
 from safe_sysid.studies.campaign.summary import is_sound
 from safe_sysid.studies.campaign.trial import run_trial
 
@@ -101,7 +96,7 @@ def test_mistakes_are_told_in_metres(arm_file, change, key, expected):
     assert expected in caught.value.expected
 
 
-def test_a_prismatic_joint_without_limits_is_refused(arm_file, tmp_path):
+def test_a_prismatic_joint_without_limits_is_refused(tmp_path):
     path = write_sliding_arm(tmp_path, "rp", np.random.default_rng(0))
     urdf = tmp_path / "arm.urdf"
     urdf.write_text(urdf.read_text().replace(f'lower="{SLIDE[0]}" upper="{SLIDE[1]}" ', ""))
@@ -168,9 +163,8 @@ def test_first_and_second_derivatives_stay_in_their_bounds_and_levers_count_the_
         bare = theta.copy()
         bare[10 * n :] = 0.0
         norms = link_norms(kin, theta, theta)
-        short = link_norms(
-            kin._replace(travel=np.where(kin.sliding[:, None], kin.travel * 1e-6, kin.travel)), theta, theta
-        )
+        travel = np.where(kin.sliding[:, None], kin.travel * 1e-6, kin.travel)
+        short = link_norms(kin._replace(travel=travel), theta, theta)
         for q in positions(kin, rng, 6):
             qd, qd_a, qdd = rng.uniform(-1, 1, (3, n))
             speeds = (np.abs(qd) + 1e-3, np.abs(qd_a) + 1e-3, np.abs(qdd) + 1e-3)
@@ -309,15 +303,14 @@ def test_every_claim_of_the_theorem_in_closed_loop(arm_file):
 
 def test_positions_that_the_law_may_take_must_be_in_the_travel(model, gains):
     """A twentieth of half a metre: 25 mm."""
-    near, far = (
-        dataclasses.replace(
-            gains, assumptions=dataclasses.replace(gains.assumptions, position_error=np.full(model.n, error))
-        )
-        for error in (0.02, 0.026)
-    )
-    design._check_travel(model, near)
+
+    def check(error: float) -> None:
+        assumptions = dataclasses.replace(gains.assumptions, position_error=np.full(model.n, error))
+        design._check_travel(model, dataclasses.replace(gains, assumptions=assumptions))
+
+    check(0.02)
     with pytest.raises(ParameterError, match=r"joint 0: the control law may take a position 0\.02\d+ m beyond"):
-        design._check_travel(model, far)
+        check(0.026)
 
 
 # --- rooms that take turning ---
@@ -356,12 +349,8 @@ def test_messages_name_metres_and_newtons(model):
         assert watch.judge(1e-3, q, 100.0 * np.eye(model.n)[j]) is MeasurementStatus.BAD
         assert f"is 100 {unit}/s" in watch.reason
     reasons = check_static_gravity(model, model.arm_prior, q, slow, np.full(model.n, 1e6))
-    assert [re.search(r"effort 1e\+06 (N m|N) at", reason).group(1) for reason in reasons[:4]] == [
-        "N",
-        "N m",
-        "N m",
-        "N",
-    ]
+    units = [re.search(r"effort 1e\+06 (N m|N) at", reason).group(1) for reason in reasons[:4]]
+    assert units == ["N", "N m", "N m", "N"]
 
 
 def test_suggested_changes_and_clipped_torques_are_in_the_units_of_their_joints(model):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import coal
 import numpy as np
@@ -15,8 +16,7 @@ from safe_sysid.planning.distances.balls import cover
 from safe_sysid.planning.distances.proximity import FAR_AWAY, SEARCH_DISTANCE, Proximity
 from safe_sysid.planning.distances.solids import Solids, solid_distance
 from safe_sysid.reachability.clearance import coal_core
-from safe_sysid.robot import Body, RobotModel, Scene, load_scene
-from safe_sysid.robot.frames import forward_kinematics
+from safe_sysid.robot import Body, RobotModel, Scene, forward_kinematics, load_scene
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -64,10 +64,8 @@ def test_a_point_and_a_solid_are_as_far_apart_as_the_library_says(seed: int) -> 
 
 def all_values(proximity: Proximity, kin: object, q: np.ndarray, e: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     found = proximity.distances(*forward_kinematics(kin, q), e)
-    return (
-        np.concatenate([found.clearance, found.self_clearance], axis=1),
-        np.concatenate([found.clearance_slope, found.self_slope], axis=1),
-    )
+    parts = (found.clearance, found.self_clearance), (found.clearance_slope, found.self_slope)
+    return tuple(np.concatenate(part, axis=1) for part in parts)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -119,12 +117,8 @@ def test_frame_by_frame_the_truth_is_near(model: RobotModel, seed: int) -> None:
     for m in range(len(q)):
         for f, frame in enumerate(proximity.frames):
             pose = coal.Transform3s(r[m, frame], p[m, frame])
-            true = min(
-                library_distance(body, pose, obstacle, coal.Transform3s())
-                for body in model.bodies
-                if body.joint == frame
-                for obstacle in scene.bodies()
-            )
+            pairs = product([body for body in model.bodies if body.joint == frame], scene.bodies())
+            true = min(library_distance(body, pose, obstacle, coal.Transform3s()) for body, obstacle in pairs)
             if -0.02 < true < SEARCH_DISTANCE - 0.05:
                 assert found.clearance[m, f] == pytest.approx(true, abs=0.045)
 
@@ -168,8 +162,7 @@ def test_an_arm_without_bodies_on_some_frames(model: RobotModel) -> None:
     assert value.shape == (4, 2)
     assert slope.shape == (4, 2, 7)
     nothing = replace(model, bodies=(), allowed_pairs=frozenset())
-    empty = Proximity.build(nothing, Scene("open")).distances(
-        *forward_kinematics(model.kinematics, np.zeros((2, 7))), np.zeros(7)
-    )
+    poses = forward_kinematics(model.kinematics, np.zeros((2, 7)))
+    empty = Proximity.build(nothing, Scene("open")).distances(*poses, np.zeros(7))
     assert empty.clearance.shape == (2, 0)
     assert np.all(empty.self_clearance == FAR_AWAY)

@@ -21,10 +21,8 @@ from safe_sysid.logs.online.rest_filter import RestFilter
 from safe_sysid.logs.online.rows import GrowingRows
 from safe_sysid.logs.online.session import IdentifierSession
 from safe_sysid.nodes.common.output import LogPauses
-from safe_sysid.robot import load_robot
-from safe_sysid.robot.model import RobotModel
-from safe_sysid.simulation.arms import draw_truth
-from safe_sysid.simulation.payloads import dumbbell
+from safe_sysid.robot import RobotModel, load_robot
+from safe_sysid.simulation import draw_truth, dumbbell
 
 PIECE = 0.25  # s
 
@@ -70,6 +68,14 @@ def pieces(data: Measurements) -> list[Measurements]:
     return [data[k : k + step] for k in range(0, len(data), step)]
 
 
+def give(session: IdentifierSession, data: Measurements, updates: bool = True) -> None:
+    """Piece by piece, an update after each."""
+    for piece in pieces(data):
+        session.take(piece)
+        if updates:
+            session.update()
+
+
 def test_an_arm_that_rests_for_ever_is_taken_in_for_some_seconds(model: RobotModel, theta: np.ndarray) -> None:
     gate = RestFilter(model, MeasurementErrors.from_model(model), 5.0)
     for seed, mode in enumerate(("uniform", "random_sign", "constant")):
@@ -94,12 +100,9 @@ def test_an_arm_that_rests_for_ever_is_taken_in_for_some_seconds(model: RobotMod
 def test_a_converged_session_at_rest_does_nothing_at_all(model: RobotModel, theta: np.ndarray, tmp_path: Path) -> None:
     """Reviewed: three processes burnt a core and a half for ever, 0.5 GB of logs in 14 minutes."""
     entries: list[str] = []
-    session = IdentifierSession(
-        model, "lp", certificates=tmp_path, log_directory=tmp_path, tell=entries.append, rest_s=2.0, log_s=60.0
-    )
-    for piece in pieces(motion()):
-        session.take(piece)
-        session.update()
+    folders = {"certificates": tmp_path, "log_directory": tmp_path}
+    session = IdentifierSession(model, "lp", **folders, tell=entries.append, rest_s=2.0, log_s=60.0)
+    give(session, motion())
     box = session.core.box
     assert box.seq >= 3
 
@@ -115,22 +118,17 @@ def test_a_converged_session_at_rest_does_nothing_at_all(model: RobotModel, thet
     assert stand(8.0, 30.0) == first
     assert session.core.box.contains(theta)
     # Whatever happens next is seen, and proved.
-    for piece in pieces(motion(seed=4, begin=70.0)):
-        session.take(piece)
-        session.update()
+    give(session, motion(seed=4, begin=70.0))
     assert session.samples > first[3]
     assert session.core.box.contains(theta)
     assert session.core.box.is_inside(box)
     # A payload that is lost while the arm rests is a contradiction, though rests are left out.
     lighter = draw_truth(model, dumbbell(4), np.random.default_rng(0), "uniform")
     stand(80.0, 10.0)
-    for piece in pieces(rest(model, lighter, 90.0, 3.0, 3)):
-        session.take(piece)
+    give(session, rest(model, lighter, 90.0, 3.0, 3), updates=False)
     assert session.update().status is UpdateStatus.EMPTY_SET
     count = len(entries)
-    for piece in pieces(rest(model, lighter, 93.0, 10.0, 3)):
-        session.take(piece)
-        session.update()
+    give(session, rest(model, lighter, 93.0, 10.0, 3))
     assert len(entries) <= count + 8  # the samples of its first seconds
 
 
@@ -141,8 +139,7 @@ def test_certificates_across_a_rest_that_was_left_out_are_proved(
     session = IdentifierSession(model, "lp", certificates=tmp_path, log_directory=tmp_path, rest_s=0.5, log_s=60.0)
     parts = [motion()[:750], rest(model, theta, 1.0, 6.0, 5), motion(seed=4, begin=7.5)[:750]]
     for part in parts:
-        for piece in pieces(part):
-            session.take(piece)
+        give(session, part, updates=False)
         session.update()
     session.close()
     assert session.samples < sum(map(len, parts)) - 4000
@@ -158,11 +155,9 @@ def test_the_end_of_an_epoch_tells_what_its_last_samples_prove(
 ) -> None:
     """Its certificate, or a contradiction that takes all of them back, was in no record of the node."""
     session = IdentifierSession(model, "lp", certificates=tmp_path, log_directory=tmp_path)
-    for piece in pieces(motion()[:900]):
-        session.take(piece)
+    give(session, motion()[:900], updates=False)
     first = session.update()
-    for piece in pieces(motion(payload, seed=4, begin=1.0)[:900]):
-        session.take(piece)
+    give(session, motion(payload, seed=4, begin=1.0)[:900], updates=False)
     last = session.close()
     assert last is not None
     if payload == 6:
@@ -181,9 +176,8 @@ def test_a_full_log_takes_in_no_more_and_the_bounds_stand(model: RobotModel, tmp
     data = motion()
     session = IdentifierSession(model, "lp", log_directory=tmp_path, rest_s=2.0, log_s=0.5)
     unlimited = IdentifierSession(model, "lp", rest_s=2.0, log_s=0.5)  # nothing is kept for a log
-    for piece in pieces(data):
-        session.take(piece)
-        unlimited.take(piece)
+    give(session, data, updates=False)
+    give(unlimited, data, updates=False)
     assert session.log_is_full
     assert session.samples == 500
     assert unlimited.samples == len(data)

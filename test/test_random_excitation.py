@@ -8,28 +8,27 @@ import numpy as np
 import pytest
 
 from safe_sysid.control.gains import ControllerGains
-from safe_sysid.control.gains.design import design_gains
-from safe_sysid.planning import PlanStatus, hand_over_state, verify_plan
+from safe_sysid.planning import Planner, PlannerResult, PlanStatus, hand_over_state, verify_plan
 from safe_sysid.planning.certification.verdicts import PlanVerdict
 from safe_sysid.planning.excitation.random_excitation import RandomPlanner, first_certified
 from safe_sysid.planning.optimiser.optimise import Budget, PlanProblem
-from safe_sysid.planning.planner import Planner, PlannerResult
-from safe_sysid.robot.loading import load_robot
-from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.scenes.scene import Scene, load_scene
-from safe_sysid.trajectories.plan import Plan
+from safe_sysid.robot import RobotModel, Scene, load_scene
 
 
 @pytest.fixture(scope="module")
-def arm() -> tuple[RobotModel, ControllerGains]:
-    model = load_robot("kinova_gen3")
-    return model, design_gains(model, lockstep=True)
+def scene() -> Scene:
+    return load_scene("open")
 
 
-def problem_of(arm: tuple[RobotModel, ControllerGains], scene: Scene) -> PlanProblem:
-    q = scene.start_for(arm[0])
-    start = np.stack([q, 0 * q, 0 * q])
-    return Planner(arm[0], scene, arm[1]).build_problem(start, arm[0].arm_prior, 0)
+@pytest.fixture(scope="module")
+def start(model: RobotModel, scene: Scene) -> np.ndarray:
+    q = scene.start_for(model)
+    return np.stack([q, 0 * q, 0 * q])
+
+
+@pytest.fixture(scope="module")
+def problem(model: RobotModel, gains: ControllerGains, scene: Scene, start: np.ndarray) -> PlanProblem:
+    return Planner(model, scene, gains).build_problem(start, model.arm_prior, 0)
 
 
 def draws(seed: int, count: int) -> np.ndarray:
@@ -37,9 +36,8 @@ def draws(seed: int, count: int) -> np.ndarray:
     return np.random.default_rng(seed).uniform(-1.0, 1.0, (count, 7))
 
 
-def test_the_first_draw_that_is_certified_is_the_answer(arm: tuple[RobotModel, ControllerGains]) -> None:
+def test_the_first_draw_that_is_certified_is_the_answer(problem: PlanProblem) -> None:
     """A certifier with a rule of its own; whatever passes the quick margins is asked about, in order."""
-    problem = problem_of(arm, load_scene("open"))
     quick = problem.constraints.resampled(24, 6)
     hopeful = [i for i, k in enumerate(draws(5, 200)) if quick.values(k).min() >= 0.0]
     assert 10 < len(hopeful) < 200
@@ -57,9 +55,8 @@ def test_the_first_draw_that_is_certified_is_the_answer(arm: tuple[RobotModel, C
     assert found.best.cost == problem.cost.value(found.best.k)
 
 
-def test_what_a_certificate_teaches_screens_the_next_draws(arm: tuple[RobotModel, ControllerGains]) -> None:
+def test_what_a_certificate_teaches_screens_the_next_draws(problem: PlanProblem) -> None:
     """Told that torques are 1000 N m worse than they look, it asks no more."""
-    problem = problem_of(arm, load_scene("open"))
     worst = PlanVerdict(False, {"torque": np.full(7, -1000.0)})
     found = first_certified(problem, lambda k: worst, Budget(1, 1), np.random.default_rng(0), draws=100)
     assert found.best is None
@@ -68,8 +65,7 @@ def test_what_a_certificate_teaches_screens_the_next_draws(arm: tuple[RobotModel
 
 
 @pytest.mark.parametrize("limit", ["draws", "certificates", "cancelled", "deadline"])
-def test_it_gives_up_in_time(arm: tuple[RobotModel, ControllerGains], limit: str) -> None:
-    problem = problem_of(arm, load_scene("open"))
+def test_it_gives_up_in_time(problem: PlanProblem, limit: str) -> None:
     no, rng = (lambda k: PlanVerdict(False)), np.random.default_rng(1)
     now = itertools.count()
     if limit == "draws":
@@ -92,18 +88,15 @@ def test_it_gives_up_in_time(arm: tuple[RobotModel, ControllerGains], limit: str
     assert found.best is None
 
 
-def test_four_plans_connect_and_are_certified(arm: tuple[RobotModel, ControllerGains]) -> None:
-    model, gains = arm
-    scene = load_scene("open")
+def test_four_plans_connect_and_are_certified(
+    model: RobotModel, gains: ControllerGains, scene: Scene, start: np.ndarray
+) -> None:
     planner = RandomPlanner(model, scene, gains, seed=3)
-    q = scene.start_for(model)
-    state, time, previous = np.stack([q, 0 * q, 0 * q]), 5.0, None
+    state, time, previous = start, 5.0, None
     results: list[PlannerResult] = []
     for sequence in range(4):
-        answer = planner.plan_next(
-            state, time, model.arm_prior, sequence, previous,
-            calibration=results[-1].calibration if results else None,
-        )  # fmt: skip
+        last = results[-1].calibration if results else None
+        answer = planner.plan_next(state, time, model.arm_prior, sequence, previous, calibration=last)
         assert answer.status is PlanStatus.PLANNED, answer.reasons
         plan = answer.plan
         assert plan is not None
@@ -112,33 +105,28 @@ def test_four_plans_connect_and_are_certified(arm: tuple[RobotModel, ControllerG
         assert np.isfinite(answer.condition)
         results.append(answer)
         state, time, previous = hand_over_state(plan), plan.hand_over_time, plan
-    again = RandomPlanner(model, scene, gains, seed=3).plan_next(np.stack([q, 0 * q, 0 * q]), 5.0, model.arm_prior, 0)
-    other = RandomPlanner(model, scene, gains, seed=4).plan_next(np.stack([q, 0 * q, 0 * q]), 5.0, model.arm_prior, 0)
-    assert again.plan is not None
-    assert other.plan is not None
-    assert np.array_equal(again.plan.k, results[0].plan.k)  # type: ignore[union-attr]
-    assert not np.array_equal(again.plan.k, other.plan.k)
+    again, other = (
+        RandomPlanner(model, scene, gains, seed=seed).plan_next(start, 5.0, model.arm_prior, 0).plan.k
+        for seed in (3, 4)
+    )
+    assert np.array_equal(again, results[0].plan.k)
+    assert not np.array_equal(again, other)
 
 
-def test_nothing_but_the_certificate_chooses(arm: tuple[RobotModel, ControllerGains]) -> None:
+def test_nothing_but_the_certificate_chooses(
+    model: RobotModel, gains: ControllerGains, scene: Scene, start: np.ndarray
+) -> None:
     """The cost, the goal and the optimiser's budget change nothing; a certifier that says no leaves no plan."""
-    model, gains = arm
-    scene = load_scene("open")
-    q = scene.start_for(model)
-    start = np.stack([q, 0 * q, 0 * q])
     plans = []
-    for goal, cost, budget in ((None, None, None), (q + 0.3, "goal", Budget(1, 1))):
+    for goal, cost, budget in ((None, None, None), (start[0] + 0.3, "goal", Budget(1, 1))):
         planner = RandomPlanner(model, scene, gains)
         answer = planner.plan_next(start, 0.0, model.arm_prior, 0, goal=goal, cost=cost, budget=budget)
         assert answer.plan is not None
         plans.append(answer.plan.k)
     assert np.array_equal(*plans)
 
-    def refuse(plan: Plan, box: object) -> PlanVerdict:
-        return PlanVerdict(False, reasons=("no",))
-
     told: list[PlannerResult] = []
-    strict = RandomPlanner(model, scene, gains, certify=refuse)
+    strict = RandomPlanner(model, scene, gains, certify=lambda plan, box: PlanVerdict(False, reasons=("no",)))
     answer = strict.plan_next(start, 0.0, model.arm_prior, 0, on_certified=told.append)
     assert answer.status is PlanStatus.NO_CERTIFIED_PLAN
     assert answer.plan is None

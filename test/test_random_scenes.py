@@ -8,8 +8,7 @@ import pytest
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.planning.certification.certificate import start_check
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.simulation.payloads import NO_PAYLOAD
-from safe_sysid.simulation.plant import Plant
+from safe_sysid.simulation import NO_PAYLOAD, Plant
 from safe_sysid.simulation.random_scenes import ALL_KINDS, random_scene
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -63,18 +64,17 @@ def worst_excess(operation: Callable[..., tuple], rng: np.random.Generator, roun
     return worst
 
 
-def do_add(n, groups, rng):
-    x, y = random_form(n, groups, rng), random_form(n, groups, rng)
-    out = np.empty_like(x)
-    affine.add(x, y, out)
-    return (x, y), lambda a, b: a + b, out
+def on_two(function: Callable, exact: Callable) -> Callable[..., tuple]:
+    def operation(n, groups, rng):
+        x, y = random_form(n, groups, rng), random_form(n, groups, rng)
+        out = np.empty_like(x)
+        function(x, y, out)
+        return (x, y), exact, out
+
+    return operation
 
 
-def do_sub(n, groups, rng):
-    x, y = random_form(n, groups, rng), random_form(n, groups, rng)
-    out = np.empty_like(x)
-    affine.sub(x, y, out)
-    return (x, y), lambda a, b: a - b, out
+do_add, do_sub = on_two(affine.add, operator.add), on_two(affine.sub, operator.sub)
 
 
 def do_add_scaled(n, groups, rng):
@@ -122,28 +122,11 @@ def do_dot(n, groups, rng):
     return (*xs, *ys), lambda *v: sum(a * b for a, b in zip(v[:m], v[m:], strict=True)), out
 
 
-OPERATIONS = [do_add, do_sub, do_add_scaled, do_scale, do_constant, do_mul, do_dot]
-
-
-@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("operation", [do_add, do_sub, do_add_scaled, do_scale, do_constant, do_mul, do_dot])
 @settings(max_examples=3, deadline=None)
 @given(seed=SEEDS)
 def test_operation_holds_the_exact_result(operation: Callable[..., tuple], seed: int) -> None:
     assert worst_excess(operation, np.random.default_rng(seed)) <= 0.0
-
-
-def _mutant(operation: Callable[..., tuple], spoil: Callable[[tuple, np.ndarray], None]) -> Callable[..., tuple]:
-    def mutated(n, groups, rng):
-        operands, exact, result = operation(n, groups, rng)
-        spoil(operands, result)
-        return operands, exact, result
-
-    return mutated
-
-
-def _assigned(operands: tuple, result: np.ndarray) -> None:
-    """The product's own remainder assigned: what the first operand's brings is lost."""
-    result[-1] -= operands[0][-1] * abs(operands[1][0])
 
 
 @pytest.mark.parametrize(
@@ -152,7 +135,8 @@ def _assigned(operands: tuple, result: np.ndarray) -> None:
         (do_sub, lambda ops, out: out.__setitem__(-1, ops[0][-1])),
         (do_sub, lambda ops, out: out.__setitem__(-1, abs(ops[0][-1] - ops[1][-1]))),
         (do_add, lambda ops, out: out.__setitem__(-1, ops[0][-1] + ops[1][-1])),
-        (do_mul, _assigned),
+        # The product's own remainder assigned: what the first operand's brings is lost.
+        (do_mul, lambda ops, out: out.__setitem__(-1, out[-1] - ops[0][-1] * abs(ops[1][0]))),
         (do_mul, lambda ops, out: out.__setitem__(-1, out[-1] * 0.8)),
         (do_dot, lambda ops, out: out.__setitem__(-1, out[-1] * 0.8)),
         (do_scale, lambda ops, out: out.__setitem__(-1, ops[0][-1])),
@@ -160,7 +144,11 @@ def _assigned(operands: tuple, result: np.ndarray) -> None:
     ],
 )
 def test_the_check_finds_a_lost_remainder(operation: Callable[..., tuple], spoil: Callable) -> None:
-    mutated = _mutant(operation, spoil)
+    def mutated(n, groups, rng):
+        operands, exact, result = operation(n, groups, rng)
+        spoil(operands, result)
+        return operands, exact, result
+
     assert any(worst_excess(mutated, np.random.default_rng(seed), 10) > 0.0 for seed in range(32))
 
 
@@ -216,11 +204,8 @@ def test_the_check_finds_a_sine_remainder_at_the_centre() -> None:
         affine.sin_cos(x, n, s, c)
         # First-order Taylor form with the second derivative at the centre instead of over the range.
         radius = abs(affine.affine_range(x, n)[1] - x[0])
-        s[0], s[1:-1], s[-1] = (
-            np.sin(x[0]),
-            np.cos(x[0]) * x[1:-1],
-            x[-1] + 0.5 * radius**2 * abs(np.sin(x[0])) + 1e-14,
-        )
+        s[0], s[1:-1] = np.sin(x[0]), np.cos(x[0]) * x[1:-1]
+        s[-1] = x[-1] + 0.5 * radius**2 * abs(np.sin(x[0])) + 1e-14
 
     assert any(worst_sine(np.random.default_rng(seed), spoiled) > 0.0 for seed in range(3))
 

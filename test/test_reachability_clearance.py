@@ -11,7 +11,7 @@ from arm_factory import random_arm
 from geometry_support import random_obstacles
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reachability_attack import attack_clearance, body_distances, sample_symbols, states_of
+from reachability_attack import attack_clearance, body_distances, states_in
 from reachability_support import random_tracking, random_trajectory
 
 from safe_sysid.errors import PlanError
@@ -20,11 +20,7 @@ from safe_sysid.reachability.cells import TrackingSet, time_cells
 from safe_sysid.reachability.clearance import clearance_pairs, coal_core, enclose_clearance
 from safe_sysid.reachability.pose import point_ranges, relative_poses
 from safe_sysid.reachability.separation import separation_kernel
-from safe_sysid.robot.frames import forward_kinematics
-from safe_sysid.robot.loading import load_robot
-from safe_sysid.robot.model import Body
-from safe_sysid.robot.scenes.obstacles import SceneBox, SceneSphere
-from safe_sysid.robot.scenes.scene import Scene, load_scene
+from safe_sysid.robot import Body, Scene, SceneBox, SceneSphere, forward_kinematics, load_robot, load_scene
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -61,8 +57,7 @@ def test_points_stay_in_their_boxes(seed: int) -> None:
     rotations, origins = relative_poses(kin, cells, tracking)
     points = rng.normal(scale=0.3, size=(3, 3))
     for cell in rng.integers(cells.count, size=3):
-        x = sample_symbols(40, n, rng)
-        q = states_of(trajectory, np.tile(cells.grid[cell : cell + 2], (40, 1)), tracking, x)[0]
+        q = states_in(cells.grid[cell : cell + 2], trajectory, tracking, 40, rng)[0]
         r, p = forward_kinematics(kin, q)
         r = np.concatenate([np.tile(np.eye(3), (40, 1, 1, 1)), r], axis=1)
         p = np.concatenate([np.zeros((40, 1, 3)), p], axis=1)
@@ -84,8 +79,7 @@ def test_point_boxes_are_tight() -> None:
     cells = time_cells(trajectory, 128)
     rotations, origins = relative_poses(model.kinematics, cells, tracking)
     box = point_ranges(rotations[60:61, 0, 7], origins[60:61, 0, 7], np.array([[0.0, 0.0, -0.2]]))[0, 0]
-    x = sample_symbols(20000, 7, rng)
-    q = states_of(trajectory, np.tile(cells.grid[60:62], (len(x), 1)), tracking, x)[0]
+    q = states_in(cells.grid[60:62], trajectory, tracking, 20000, rng)[0]
     r, p = forward_kinematics(model.kinematics, q)
     tip = p[:, 6] + r[:, 6] @ np.array([0.0, 0.0, -0.2])
     assert np.all(np.ptp(tip, axis=0) > 0.7 * (box[:, 1] - box[:, 0]))
@@ -104,9 +98,7 @@ def test_verified_bounds_stay_below_the_distance(seed: int) -> None:
     shapes, pairs = clearance_pairs(model, scene)
     assert found.bounds.shape == (cells.count, len(pairs))
     for cell in rng.integers(cells.count, size=2):
-        q = states_of(trajectory, np.tile(cells.grid[cell : cell + 2], (10, 1)), tracking, sample_symbols(10, n, rng))[
-            0
-        ]
+        q = states_in(cells.grid[cell : cell + 2], trajectory, tracking, 10, rng)[0]
         for column, (a, b) in enumerate(pairs):
             # The stand-in for a flat body is thicker than the body: as an oracle it errs by that.
             thick = sum(coal_core(s)[3] for s in (shapes[a], shapes[b]) if len(s.points) > 2)
@@ -123,9 +115,8 @@ def test_the_gen3_among_boxes_withstands_descent_and_is_tight() -> None:
     trajectory = QuinticTrajectory.to_rest(np.stack([q, 0 * q, 0 * q]), q + rng.uniform(-0.3, 0.3, 7), 3.0)
     cells = time_cells(trajectory, 128)
     found = enclose_clearance(model, scene, cells, tracking)
-    worst, given_away = attack_clearance(
-        model, scene, trajectory, cells, tracking, found, rng, which=[0, 50, 80], steps=10
-    )
+    told = model, scene, trajectory, cells, tracking, found
+    worst, given_away = attack_clearance(*told, rng, which=[0, 50, 80], steps=10)
     assert worst <= COAL
     assert given_away < 1e-3
 
@@ -136,19 +127,16 @@ def test_a_wrong_direction_gives_a_weak_bound_not_a_wrong_one() -> None:
     trajectory, tracking = random_trajectory(3, rng), random_tracking(3, rng)
     cells = time_cells(trajectory, 8)
     rotations, origins = relative_poses(kin, cells, tracking)
-    a, b = (
-        Body("a", 0, rng.normal(scale=0.05, size=(2, 3)), 0.02),
-        Body("b", 2, rng.normal(scale=0.05, size=(8, 3)), 0.0),
-    )
+    a = Body("a", 0, rng.normal(scale=0.05, size=(2, 3)), 0.02)
+    b = Body("b", 2, rng.normal(scale=0.05, size=(8, 3)), 0.0)
     points, first = np.concatenate([a.points, b.points]), np.array([0, 2, 10])
-    directions = np.vstack(
-        [rng.normal(size=(60, 3)), np.zeros((1, 3)), np.full((1, 3), np.nan), np.full((1, 3), 1e300)]
-    )
+    useless = np.array([0.0, np.nan, 1e300])[:, None] * np.ones(3)
+    directions = np.vstack([rng.normal(size=(60, 3)), useless])
     tasks = np.tile([3, 0, 1], (len(directions), 1))
     out = np.full(len(directions), -np.inf)
     args = (rotations, origins, points, first, np.array([1, 3]), np.array([a.radius, b.radius]))
     separation_kernel(*args, tasks, directions, out)
-    q = states_of(trajectory, np.tile(cells.grid[3:5], (200, 1)), tracking, sample_symbols(200, 3, rng))[0]
+    q = states_in(cells.grid[3:5], trajectory, tracking, 200, rng)[0]
     distance = body_distances(kin, a, b, q).min()
     assert np.all(out <= distance + COAL)
     assert np.all(out[-3:] == -np.inf)
@@ -277,10 +265,9 @@ def test_lies_about_directions_only_weaken_bounds() -> None:
         assert not np.any(np.isnan(told.bounds)), name
 
 
-MUTATIONS = ("nothing", "no tracking error", "radii lost", "one obstacle moved", "cells swapped")
-
-
-@pytest.mark.parametrize("mutation", MUTATIONS)
+@pytest.mark.parametrize(
+    "mutation", ["nothing", "no tracking error", "radii lost", "one obstacle moved", "cells swapped"]
+)
 def test_broken_clearances_are_found_by_descent(mutation: str) -> None:
     """What an implementation may get wrong: the attack of the certificate must see it."""
     model, scene, cells, tracking, trajectory = gen3_case(4)
@@ -291,19 +278,14 @@ def test_broken_clearances_are_found_by_descent(mutation: str) -> None:
         thin = tuple(Body(b.name, b.joint, b.points, 0.9 * b.radius, b.kind) for b in model.bodies)
         told = (dataclasses.replace(model, bodies=thin), scene, cells, tracking)
     elif mutation == "one obstacle moved":
-        moved = (
-            *scene.obstacles[:1],
-            dataclasses.replace(scene.obstacles[1], xyz=[0.7, 0.0, -0.005]),
-            *scene.obstacles[2:],
-        )
-        told = (model, Scene("moved", moved), cells, tracking)
+        first, second, *others = scene.obstacles
+        moved = dataclasses.replace(second, xyz=[0.7, 0.0, -0.005])
+        told = (model, Scene("moved", (first, moved, *others)), cells, tracking)
     found = enclose_clearance(*told)
     if mutation == "cells swapped":
         found = dataclasses.replace(found, bounds=np.roll(found.bounds, 8, axis=0))
-    worst, _ = attack_clearance(
-        model, scene, trajectory, cells, tracking, found, np.random.default_rng(0), which=[10, 50], nearest=16,
-        samples=4, steps=6,
-    )  # fmt: skip
+    attacked = model, scene, trajectory, cells, tracking, found, np.random.default_rng(0)
+    worst, _ = attack_clearance(*attacked, which=[10, 50], nearest=16, samples=4, steps=6)
     assert (worst > 10 * COAL) == (mutation != "nothing"), worst
 
 
@@ -324,13 +306,10 @@ def test_spheres_alone_are_bounded_soundly(seed: int) -> None:
     assert np.all(found.bounds <= tight.bounds + 1e-9)
     shapes, pairs = clearance_pairs(model, scene)
     for cell in rng.integers(cells.count, size=3):
-        x = sample_symbols(60, n, rng)
-        q = states_of(trajectory, np.tile(cells.grid[cell : cell + 2], (60, 1)), tracking, x)[0]
+        q = states_in(cells.grid[cell : cell + 2], trajectory, tracking, 60, rng)[0]
         r, p = forward_kinematics(kin, q)
-        centre = [
-            np.tile(s.points[0], (60, 1)) if s.joint < 0 else r[:, s.joint] @ s.points[0] + p[:, s.joint]
-            for s in shapes
-        ]
+        points = [(s.joint, s.points[0]) for s in shapes]
+        centre = [np.tile(x, (60, 1)) if j < 0 else r[:, j] @ x + p[:, j] for j, x in points]
         for column, (a, b) in enumerate(pairs):
             true = np.linalg.norm(centre[a] - centre[b], axis=1).min() - shapes[a].radius - shapes[b].radius
             assert tight.bounds[cell, column] <= true + 1e-12

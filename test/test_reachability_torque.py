@@ -10,15 +10,14 @@ import pytest
 from arm_factory import random_arm
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reachability_attack import attack_torque, sample_symbols, states_of
+from reachability_attack import attack_torque, sample_symbols, states_in, states_of
 from reachability_support import random_box, random_tracking, random_trajectory
 
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import PlanError
 from safe_sysid.reachability.cells import TrackingSet, cells_between, time_cells
 from safe_sysid.reachability.torque import enclose_torque
-from safe_sysid.robot.model import Kinematics
-from safe_sysid.robot.parameters import ParameterBox
+from safe_sysid.robot import Kinematics, ParameterBox
 from safe_sysid.studies.campaign.cases.arms import draw_motors
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
@@ -47,10 +46,8 @@ def test_nothing_is_found_outside(n: int, geared: bool) -> None:
     tracking = replace(tracking, own_damping=20.0 if n % 2 else 0.0)
     cells = time_cells(trajectory, 64)
     enclosure = enclose_torque(kin, box, cells, tracking, damping, inertia, v_c)
-    result = attack_torque(
-        kin, box, trajectory, cells, tracking, damping, inertia, v_c, enclosure, rng,
-        which=rng.integers(cells.count, size=3), population=2, steps=20,
-    )  # fmt: skip
+    attacked = kin, box, trajectory, cells, tracking, damping, inertia, v_c, enclosure, rng
+    result = attack_torque(*attacked, which=rng.integers(cells.count, size=3), population=2, steps=20)
     assert max(result.torque, result.measure, result.motion) <= ROUNDING
     # Tight, too: an enclosure that is infinitely wide would pass the attack.
     assert np.all(result.torque_tightness > 0.35)
@@ -67,10 +64,9 @@ def test_regressor_at_the_position_ahead(n: int) -> None:
     excess = {}
     for told in (0.05, 0.0):
         found = enclose_torque(kin, box, cells, tracking, damping, inertia, v_c, lead=told)
-        result = attack_torque(
-            kin, box, trajectory, cells, tracking, damping, inertia, v_c, found, np.random.default_rng(1),
-            which=np.arange(0, cells.count, 8), population=2, steps=10, lead=0.05,
-        )  # fmt: skip
+        attacked = kin, box, trajectory, cells, tracking, damping, inertia, v_c, found, np.random.default_rng(1)
+        which = np.arange(0, cells.count, 8)
+        result = attack_torque(*attacked, which=which, population=2, steps=10, lead=0.05)
         excess[told] = max(result.torque, result.measure)
     assert excess[0.05] <= ROUNDING < excess[0.0]
 
@@ -85,8 +81,7 @@ def test_regressor_holds_at_sampled_errors(seed: int) -> None:
     cells = time_cells(trajectory, 16)
     found = enclose_torque(kin, random_box(theta, rng), cells, tracking, damping, inertia, v_c, want_regressor=True)
     for cell in rng.integers(cells.count, size=3):
-        x = sample_symbols(100, n, rng)
-        motion = states_of(trajectory, np.tile(cells.grid[cell : cell + 2], (100, 1)), tracking, x)
+        motion = states_in(cells.grid[cell : cell + 2], trajectory, tracking, 100, rng)
         w = dynamics_of(kin).slotine_li_regressor(*motion[:4], v_c)
         scale = ROUNDING * (1.0 + np.abs(w))
         assert np.all(found.regressor[cell, ..., 0] <= w + scale)
@@ -130,9 +125,8 @@ def test_every_entry_is_held_at_its_own_worst_error(n: int, size: float) -> None
         start = float(rng.uniform(0.0, 0.9))
         borders = np.array([[start, start + 0.01 * size]])
         cells = cells_between(trajectory, borders)
-        found = enclose_torque(
-            kin, random_box(theta, rng), cells, tracking, damping, inertia, v_c, want_regressor=True
-        ).regressor[0]
+        told = kin, random_box(theta, rng), cells, tracking, damping, inertia, v_c
+        found = enclose_torque(*told, want_regressor=True).regressor[0]
         low, high = (steepest(kin, trajectory, borders[0], tracking, v_c, s)[1] for s in (-1.0, 1.0))
         over = np.maximum(found[..., 0] - low, high - found[..., 1])
         assert np.all(over <= ROUNDING * (1.0 + np.abs(high)))
@@ -158,13 +152,11 @@ def test_a_command_with_any_parameter_of_a_nested_box_is_held(seed: int) -> None
     nested = ParameterBox(np.clip(np.minimum(a, b), box.lower, box.upper), np.clip(np.maximum(a, b), None, box.upper))
     assert nested.is_inside(box)
     for cell in rng.integers(cells.count, size=3):
-        x = sample_symbols(50, n, rng)
-        motion = states_of(trajectory, np.tile(cells.grid[cell : cell + 2], (50, 1)), tracking, x)
+        motion = states_in(cells.grid[cell : cell + 2], trajectory, tracking, 50, rng)
         # The robust law's own shape: middle of its box plus a saturated term, each parameter anywhere in between.
         law = nested.mid + nested.rad * np.clip(3.0 * rng.normal(size=(50, nested.size)), -1.0, 1.0)
-        torque = (
-            np.einsum("kjp,kp->kj", dynamics_of(kin).slotine_li_regressor(*motion[:4], v_c), law) + damping * motion[4]
-        )
+        w = dynamics_of(kin).slotine_li_regressor(*motion[:4], v_c)
+        torque = np.einsum("kjp,kp->kj", w, law) + damping * motion[4]
         assert np.all(found.torque[cell, :, 0] <= torque + ROUNDING)
         assert np.all(torque <= found.torque[cell, :, 1] + ROUNDING)
 
@@ -191,9 +183,8 @@ def test_a_known_arm_at_rest_has_one_torque() -> None:
     kin, theta, damping, inertia, _v_c = setting(6, rng)
     tiny = TrackingSet(np.full(6, 1e-12), np.full(6, 1e-12), np.full(6, 5.0))
     q = rng.uniform(-3, 3, 6)
-    found = enclose_torque(
-        kin, ParameterBox(theta, theta), time_cells(QuinticTrajectory.hold(q), 1), tiny, damping, inertia, 0.1
-    )
+    cells = time_cells(QuinticTrajectory.hold(q), 1)
+    found = enclose_torque(kin, ParameterBox(theta, theta), cells, tiny, damping, inertia, 0.1)
     zero = np.zeros(6)
     exact = dynamics_of(kin).slotine_li_regressor(q, zero, zero, zero, 0.1) @ theta
     np.testing.assert_allclose(found.torque.mean(axis=-1)[0], exact, rtol=1e-8, atol=1e-8)
@@ -235,9 +226,8 @@ def test_time_cells_hold_every_instant(seed: int) -> None:
                 assert np.all(np.abs(state[order] - (c + g * s)) <= rho + 1e-14)
             # The jerk jumps at knots: there state() is the next segment's.
             if t not in trajectory.times:
-                assert np.all(
-                    np.abs(state[3] - cells.forms[cell, 3, :, 0]) <= np.abs(cells.forms[cell, 3, :, 1:]).sum(-1)
-                )
+                jerk = cells.forms[cell, 3]
+                assert np.all(np.abs(state[3] - jerk[:, 0]) <= np.abs(jerk[:, 1:]).sum(-1))
     # The rest afterwards belongs to the last cell.
     rest = trajectory.state(trajectory.duration + 1.0)
     last = cells.ranges(0)[-1]

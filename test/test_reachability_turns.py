@@ -11,9 +11,8 @@ from reachability_attack import sample_symbols
 from reachability_support import random_trajectory
 from scipy.spatial.transform import Rotation
 
-from safe_sysid.reachability import turns
 from safe_sysid.reachability.affine import reach
-from safe_sysid.reachability.cells import time_cells
+from safe_sysid.reachability.cells import TrackingSet, affine_motion, time_cells
 from safe_sysid.reachability.entries import inner, norm_and_size
 from safe_sysid.reachability.turns import apply_matrix, rank_two_norm, small_turn
 
@@ -189,7 +188,7 @@ def test_rounding_of_products_is_in_the_remainder() -> None:
     assert missed > 50
 
 
-def test_rounding_of_turns_is_in_the_ball(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounding_of_turns_is_in_the_ball() -> None:
     """A turn by exactly zero of a vector in one direction: the matrix' rounding must be in the ball."""
     rng = np.random.default_rng(8)
     outside = 0
@@ -230,13 +229,11 @@ def test_lengths_are_bounds_and_nan_survives_everything() -> None:
         w = v.copy()
         small_turn(w, np.array([0.0, 0.0, 1.0]), angle, 1.0, 1, N, 0, N, N)
         assert np.isnan(w[:, -1]).all()
-    assert np.isnan(turns.rank_two_norm(np.nan, 0.0, 0.0, 0.0, 0.0, 0.0))
+    assert np.isnan(rank_two_norm(np.nan, 0.0, 0.0, 0.0, 0.0, 0.0))
 
 
 def test_motion_of_a_joint_depends_on_its_own_errors_only() -> None:
     """What the kernel relies on."""
-    from safe_sysid.reachability.cells import TrackingSet, affine_motion
-
     rng = np.random.default_rng(10)
     cells = time_cells(random_trajectory(3, rng), 4)
     tracking = TrackingSet(*rng.uniform(0.1, 1.0, (3, 3)))

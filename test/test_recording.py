@@ -101,12 +101,8 @@ def test_what_is_said_is_in_the_bag_with_the_profiles_that_were_offered(tmp_path
         early = talker.publisher(String, "/left/early", qos(RELIABLE, LATCHED, 5), 0)
         for k in range(5):
             early.publish(String(data=f"before the recorder {k}"))
-        topics = {
-            "/left/stream": qos(RELIABLE, VOLATILE),
-            "/left/fast": qos(BEST_EFFORT, VOLATILE),
-            "/left/secret": qos(RELIABLE, VOLATILE),
-            "/right/stream": qos(RELIABLE, VOLATILE),
-        }
+        topics = dict.fromkeys(("/left/stream", "/left/secret", "/right/stream"), qos(RELIABLE, VOLATILE))
+        topics |= {"/left/fast": qos(BEST_EFFORT, VOLATILE)}
         publishers = {name: talker.publisher(String, name, profile, 0) for name, profile in topics.items()}
         states = talker.publisher(JointState, "/left/joint_states", qos(RELIABLE, VOLATILE), 0)
         recorder.wait_ready()
@@ -145,10 +141,8 @@ def test_what_is_said_is_in_the_bag_with_the_profiles_that_were_offered(tmp_path
         ((_, _, raw),) = reader.messages(connections=[connection])
     state = STORE.deserialize_cdr(raw, connection.msgtype)
     assert (state.position[0], str(state.velocity[0]), str(state.effort[0])) == (0.1 + 0.2, "-0.0", "nan")
-    assert [(p.reliability.name, p.durability.name) for p in profiles["/left/early"]] == [
-        ("RELIABLE", "TRANSIENT_LOCAL")
-    ]
-    assert [(p.reliability.name, p.durability.name) for p in profiles["/left/fast"]] == [("BEST_EFFORT", "VOLATILE")]
+    for topic, offered in (("early", ("RELIABLE", "TRANSIENT_LOCAL")), ("fast", ("BEST_EFFORT", "VOLATILE"))):
+        assert [(p.reliability.name, p.durability.name) for p in profiles[f"/left/{topic}"]] == [offered]
     assert "/diagnostics" in profiles
 
 
@@ -223,18 +217,17 @@ def test_a_recorded_demo_is_run_again_bit_for_bit_and_nothing_of_it_is_lost(tmp_
     assert not [note for note in result["notes"] if "believed" in note]
     with Reader(bag) as reader:
         topics = {c.topic: c for c in reader.connections}
-        stamps = {
-            name: [STORE.deserialize_cdr(raw, kind) for _, _, raw in reader.messages(connections=[topics[name]])]
-            for name, kind in (
-                ("/joint_states", "sensor_msgs/msg/JointState"),
-                ("/effort_command", "std_msgs/msg/Float64MultiArray"),
-            )
-        }
+
+        def said(topic: str) -> list[Any]:
+            messages = reader.messages(connections=[topics[topic]])
+            return [STORE.deserialize_cdr(raw, connection.msgtype) for connection, _, raw in messages]
+
+        measured, commands = said("/joint_states"), said("/effort_command")
         custom = reader.metadata["custom_data"] if hasattr(reader, "metadata") else {}
     assert not [key for key in custom or {} if key.startswith("lost")]
-    states = [m.header.stamp.sec * 10**9 + m.header.stamp.nanosec for m in stamps["/joint_states"]]
+    states = [m.header.stamp.sec * 10**9 + m.header.stamp.nanosec for m in measured]
     assert sorted(set(states)) == list(range(min(states), max(states) + 1, 1_000_000))
-    answered = {int(m.layout.dim[0].label) for m in stamps["/effort_command"]}
+    answered = {int(m.layout.dim[0].label) for m in commands}
     assert answered <= set(states)
     assert len(answered) >= len(set(states)) - 2  # the last one may go unanswered
     names = {"/controller", "/planner", "/identifier"}

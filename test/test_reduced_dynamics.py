@@ -30,9 +30,8 @@ TURN = np.array([[-np.pi, np.pi]])
 def one_joint(weights, q, sliding=False):
     """The bound of ``w0 + w1 s + w2 c + w3 s c + w4 c^2`` (of a sliding joint ``w0 + w1 q + w2 q^2``) alone."""
     count, none = len(weights), np.zeros(1)
-    return proved_bound(
-        np.zeros(count, int), np.arange(count), np.array(weights), np.array([sliding]), np.array([q]), none, none
-    )
+    functions = np.zeros(count, int), np.arange(count), np.array(weights)
+    return proved_bound(*functions, np.array([sliding]), np.array([q]), none, none)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -100,9 +100,8 @@ def test_strangers_repetitions_and_other_identifiers_do_not_matter(two, tmp_path
     assert [result.problems for result in results] == [[], []]
     assert [result.lockstep for result in results] == [True, False]
     assert results[0].updates[0].lower == results[1].updates[0].lower
-    assert run_replay(path, "--node", "/right/identifier") == (
-        f"{path}: no identifier /right/identifier: expected one of /identifier, /left/identifier"
-    )
+    expected = "no identifier /right/identifier: expected one of /identifier, /left/identifier"
+    assert run_replay(path, "--node", "/right/identifier") == f"{path}: {expected}"
 
 
 def test_a_second_life_goes_on_from_the_box_that_is_in_force(tmp_path):
@@ -128,8 +127,6 @@ def test_a_tare_of_the_run_is_made_again_and_the_clock_is_that_of_the_run(tmp_pa
     """A replay weeks later must neither refuse the tare for its age nor write over the file of the run."""
     then = datetime.now(timezone.utc) - timedelta(days=40)
     path = tmp_path / "tare.npz"
-    path.write_bytes(b"of somebody else")
-    path.unlink()
     run = Run(tare_file=path, clock=lambda: then)
     made = []
     # What a tare does is tested elsewhere: here it only has to be made of the same samples at the same time.
@@ -176,10 +173,10 @@ def test_without_journal_configuration_or_joint_states_it_is_said_what_is_missin
 # -- not the same -----------------------------------------------------------------------------------------------
 
 
-def _sample(messages, part=16):
+def _sample(messages):
     """A sample that was used, with one bit of one number changed."""
     k = [k for k, message in enumerate(messages) if message.topic == "/joint_states"][300]
-    return k, changed(messages[k], len(messages[k].data) - part, messages[k].data[-part] ^ 1)
+    return k, changed(messages[k], len(messages[k].data) - 16, messages[k].data[-16] ^ 1)
 
 
 def _tampered(kind, run, messages):
@@ -191,10 +188,8 @@ def _tampered(kind, run, messages):
     if kind == "sample missing":
         k, _ = _sample(messages)
         del out[k]
-        return (
-            out,
-            "1 of 250 samples that the identifier took in are not in the bag, the first with stamp 300000000 ns",
-        )
+        lacking = "1 of 250 samples that the identifier took in are not in the bag"
+        return out, f"{lacking}, the first with stamp 300000000 ns"
     if kind == "last bit of a bound":
         k = [k for k, m in enumerate(messages) if m.kind == ARRAY][1]
         message = STORE.deserialize_cdr(messages[k].data, ARRAY)
@@ -271,10 +266,8 @@ def test_another_robot_or_setting_is_refused(two, tmp_path):
         assert "expected" in told
 
 
-def test_files_of_the_run_are_named_when_they_are_not_there_any_more(tmp_path, bag):
+def test_files_of_the_run_are_named_when_they_are_not_there_any_more(tmp_path):
     """Known bounds, and a tare: both are read at the start, both may be gone or another one."""
-    from safe_sysid.logs.bounds_file import read_bounds  # noqa: F401  (what KnownBounds reads)
-
     known = tmp_path / "bounds.yaml"
     known.write_text("robot: x\n")
     for name, entry in (("bounds", {"tare": None}), ("tare", {"bounds": None})):
@@ -282,10 +275,10 @@ def test_files_of_the_run_are_named_when_they_are_not_there_any_more(tmp_path, b
         digest = "0" * 64
         entry |= {name: {"path": str(known), "sha256": digest}, "method": None, "temperature": None}
         Journal(told.append, lambda: datetime.now(timezone.utc)).order("begin", **entry)
-        messages = [Run().configuration(), text_message("/identifier/journal", told[0]), *Run().messages[:0]]
         run = Run()
         run.add(pieces(1)[0])
-        messages += [m for m in run.messages if m.kind == STATE]
+        states = [m for m in run.messages if m.kind == STATE]
+        messages = [run.configuration(), text_message("/identifier/journal", told[0]), *states]
         (result,) = replay_bag(write(tmp_path / f"bag_{name}", messages))
         assert f"say --{name} FILE" in result.problems[0]
         assert "digest" in result.problems[0]
@@ -294,7 +287,7 @@ def test_files_of_the_run_are_named_when_they_are_not_there_any_more(tmp_path, b
 # -- cut off ----------------------------------------------------------------------------------------------------
 
 
-def test_a_file_that_is_cut_off_is_told_and_recovered(bag, tmp_path, capsys):
+def test_a_file_that_is_cut_off_is_told_and_recovered(bag, tmp_path):
     data = (bag / "bag.mcap").read_bytes()
     rng = np.random.default_rng(0)
     whole = None
@@ -376,18 +369,13 @@ def test_rubbish_is_one_line(tmp_path, content):
 # -- parts ------------------------------------------------------------------------------------------------------
 
 
-def entry_of(measurements, origin=0):
-    told = []
-    Journal(told.append, lambda: datetime.now(timezone.utc)).samples(measurements, origin)
-    return read_entry(told[0])
-
-
 @settings(max_examples=60)
 @given(st.lists(st.integers(-(10**12), 10**12), min_size=1, max_size=40), st.integers(0, 2 * 10**18))
 def test_stamps_survive_a_journal(steps, origin):
     stamps = np.cumsum(np.abs(steps)) + 5
-    log = measured()[: len(stamps)]
-    entry = entry_of(replace(log, stamps=stamps / 1e9), origin)
+    log, told = measured()[: len(stamps)], []
+    Journal(told.append, lambda: datetime.now(timezone.utc)).samples(replace(log, stamps=stamps / 1e9), origin)
+    entry = read_entry(told[0])
     assert entry.stamps.tolist() == (stamps + origin).tolist()
 
 
