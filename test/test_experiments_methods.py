@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from safe_sysid import extensions
+from safe_sysid.robot import load_robot
 from safe_sysid.simulation.arms import hand_box
 from safe_sysid.studies.experiments import drivers
 from safe_sysid.studies.experiments.drivers import UNTIL_IDENTIFIED, MethodDriver
@@ -146,8 +147,13 @@ def begun(name, model, ready, **options):
 
 
 @pytest.mark.slow  # of the papers' comparison; with identification: the tests below
-def test_methods_without_identification_hold_8_lb_and_the_better_the_more_they_know(model, ready):
-    """Right or wrong, no law may lose the arm: errors of a few degrees at most with 8 lb."""
+def test_methods_without_identification_hold_8_lb_and_the_better_the_more_they_know(ready):
+    """Right or wrong, no law may lose the arm: errors of a few degrees at most with 8 lb.
+
+    With the constant damping that the tables were measured with. Damped by the inertia of an empty hand, `wrong` swings
+    when it gets 8 lb: 2.4 degrees, and 2.5 times the torque limits.
+    """
+    model = load_robot("kinova_gen3", **{"controller.damping": "constant"})
     errors, torques = {}, {}
     for name in ("wrong", "conservative", "adap-1", "adap-2", "grav-pid"):
         cell, driver = FreeCell(model, "8lb", 3, ready), driver_of(name, model, certify=False)
