@@ -23,9 +23,8 @@ _HOLDER = (
 def ports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Three ports with their mutexes and lock files; of numbers that no process of this machine has."""
     monkeypatch.setattr(shared_memory, "_DIRECTORY", tmp_path)
-    for number in (970000, 970001, 970002):
-        for name in ("fastrtps_port{}", "fastrtps_port{}_el", "sem.fastrtps_port{}_mutex"):
-            (tmp_path / name.format(number)).touch()
+    for name in _all_of(970000, 970001, 970002):
+        (tmp_path / name).touch()
     return tmp_path
 
 
