@@ -61,11 +61,8 @@ def test_motions_begin_and_end_where_they_should_and_keep_their_limits(name: str
     heaviest = cell.dumbbells[-1]
     for item, task in zip(cell.dumbbells, cell.tasks, strict=True):
         up = np.array([0.0, 0.0, cell.gap if cell.release else 0.0])
-        ends = (
-            (task.pick, item.position, item.rotation),
-            (task.carry.knots[-1, 0], cell.target(item.name) + up, cell.place_rotation),
-        )
-        for q, middle, rotation in ends:
+        placed = task.carry.knots[-1, 0], cell.target(item.name) + up, cell.place_rotation
+        for q, middle, rotation in ((task.pick, item.position, item.rotation), placed):
             position, axes = tool_pose(model, q)
             np.testing.assert_allclose(position + axes @ GRIP, middle, atol=1e-5)
             np.testing.assert_allclose(axes, tool_axes(rotation), atol=1e-5)
