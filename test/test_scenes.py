@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from geometry_support import hull_distance, random_obstacles, write_obj, write_stl
+from geometry_support import hull_distance, random_obstacles, write_stl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial import ConvexHull
@@ -386,12 +386,3 @@ def test_one_wrong_marker_refuses_them_all(fields: dict, key: str, expected: str
     assert "table/3" in caught.value.key
     assert expected in str(caught.value)
     assert len(scene.obstacles) == 1
-
-
-def test_an_obj_file_is_read_as_it_is_written(tmp_path: Path) -> None:
-    cloud = np.random.default_rng(4).normal(size=(30, 3))
-    write_obj(str(tmp_path / "a.obj"), cloud, ConvexHull(cloud).simplices)
-    (tmp_path / "s.yaml").write_text("meshes: [{name: a, xyz: [0, 0, 0], file: a.obj}]", encoding="utf-8")
-    (mesh,) = load_scene(tmp_path / "s.yaml").obstacles
-    worst = max(hull_distance(mesh.points, p[None]) for p in cloud[ConvexHull(cloud).vertices])
-    assert worst <= mesh.radius < 1e-9  # what scaling and placing round is in the radius

@@ -111,21 +111,6 @@ def test_editors_find_nothing_wrong_with_packaged_robots(file: Path) -> None:
     assert _judged(read_yaml(file), json.loads(json.dumps(EDITORS)))
 
 
-@pytest.mark.parametrize("key", NUMBERS, ids=lambda key: key.path)
-def test_editors_mark_a_number_outside_its_range(key: Parameter) -> None:
-    path = key.path.replace("<joint>", "joint_4")
-    count = {"vector3": 3, "vector10": 10}.get(key.type)
-    assert key.range is not None
-    inside = _inside(key.range)
-    good: Any = round(inside) if key.type == "int" else [inside] * count if count else inside
-    assert _judged(merge(DATA, {path: good}), EDITORS)
-    for number in _outside(key.range, key.type == "int"):
-        bad: Any = [*good[1:], number] if count else number
-        assert not _judged(merge(DATA, {path: bad}), EDITORS)
-        if key.type == "per_joint":
-            assert not _judged(merge(DATA, {path: [inside, bad]}), EDITORS)
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -155,25 +140,25 @@ def test_editors_mark_what_is_missing_and_know_what_may_be() -> None:
 # -- ranges ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("parameter", NUMBERS, ids=lambda p: p.path)
-def test_a_number_outside_its_range_is_refused_by_name(parameter: Parameter) -> None:
-    path = parameter.path.replace("<joint>", "joint_4")
-    assert parameter.range is not None
-    for value in _outside(parameter.range, parameter.type == "int"):
-        wrong: object = value
-        named = path
-        if parameter.type in ("vector3", "vector10"):
-            wrong = [1.0] * (3 if parameter.type == "vector3" else 10)
-            wrong[2], named = value, f"{path}[2]"  # type: ignore[index]
-        with pytest.raises(ConfigError) as caught:
-            _settings({path: wrong})
-        assert caught.value.key == named
-        assert caught.value.value == value
-        assert parameter.range.words in caught.value.expected
-        if parameter.type == "per_joint":
+@pytest.mark.parametrize("key", NUMBERS, ids=lambda key: key.path)
+def test_a_number_outside_its_range_is_marked_by_editors_and_refused_by_name(key: Parameter) -> None:
+    path, count = key.path.replace("<joint>", "joint_4"), {"vector3": 3, "vector10": 10}.get(key.type)
+    assert key.range is not None
+    inside = _inside(key.range)
+    good: Any = round(inside) if key.type == "int" else [inside] * count if count else inside
+    assert _judged(merge(DATA, {path: good}), EDITORS)
+    for number in _outside(key.range, key.type == "int"):
+        wrong: dict[str, Any] = {path: number}
+        if count:
+            wrong = {f"{path}[2]": [*good[:2], number, *good[3:]]}
+        elif key.type == "per_joint":
+            wrong |= {f"{path}[6]": [*[inside] * 6, number]}
+        for named, value in wrong.items():
+            assert not _judged(merge(DATA, {path: value}), EDITORS)
             with pytest.raises(ConfigError) as caught:
-                _settings({path: [*[_inside(parameter.range)] * 6, value]})
-            assert caught.value.key == f"{path}[6]"
+                _settings({path: value})
+            assert (caught.value.key, caught.value.value) == (named, number)
+            assert key.range.words in caught.value.expected
 
 
 def _settings(overrides: dict[str, object]) -> Settings:
@@ -295,7 +280,7 @@ def test_names_with_dots_are_names() -> None:
 
 
 def test_every_entry_has_a_line_of_its_own() -> None:
-    """Descriptions go into descriptors and tables: one line, no full stop, not twice the same in one group."""
+    """Descriptions go into descriptors and tables: one line, no full stop."""
     for declared in (*map(parameters, GROUPS), KEYS.values()):
         for parameter in declared:
             assert "\n" not in parameter.description
