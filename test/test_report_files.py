@@ -227,41 +227,30 @@ def run_state(**values: object) -> RunState:
 
 
 def test_a_run_is_over_when_all_of_the_motion_has_been_learnt_from() -> None:
-    state = run_state()
-    holding = {"controller": NodeStatus(0, "holding", {"state": "holding"})}
+    first, second, failed = PlanSeen(1.5, 4.5, "0:0"), PlanSeen(3.0, 6.0, "0:1"), PlanSeen(3.0, None, "0:1")
 
-    def box(batch: int) -> BoxSeen:
-        return BoxSeen(0.0, f"0:{batch}", batch, *(np.zeros(10),) * 3)
+    def over(
+        now: float, plans: list[PlanSeen], batches: list[int], lockstep: bool = True, state: str = "holding"
+    ) -> bool:
+        boxes = [BoxSeen(0.0, f"0:{batch}", batch, *(np.zeros(10),) * 3) for batch in batches]
+        nodes = {"controller": NodeStatus(0, state, {"state": state})}
+        return run_state(time=now, plans=plans, boxes=boxes, nodes=nodes).finished(lockstep)
 
-    assert not state.finished(True)
-    state.nodes = holding
-    state.time = 1.0
-    assert not state.finished(True)  # holding before the first plan is no end
-    state.plans = [PlanSeen(1.5, 4.5, "0:0")]
-    state.time = 8.0
-    assert not state.finished(True)  # another plan is wanted
-    state.plans.append(PlanSeen(3.0, 6.0, "0:1"))
-    state.time, state.boxes = 6.01, [box(3)]
-    assert not state.finished(True)  # the last batch ends with the motion at 6.0 s
-    state.boxes.append(box(4))
-    assert state.finished(True)
-    state.nodes = {"controller": NodeStatus(0, "braking", {"state": "braking"})}
-    assert not state.finished(True)
-    # Bounds that never come do not keep the run for ever.
-    state.nodes, state.boxes, state.time = holding, [], 6.7
-    assert state.finished(True)
-    # A planner that finds nothing more ends it as well.
-    state = run_state(plans=[PlanSeen(1.5, 4.5, "0:0"), PlanSeen(3.0, None, "0:1")], time=4.6, nodes=holding)
-    state.boxes = [box(3)]
-    assert state.finished(True)
-    assert state.warnings
+    assert not run_state().finished(True)
+    for now, plans, batches, expected in (
+        (1.0, [], [], False),  # holding before the first plan is no end
+        (8.0, [first], [], False),  # another plan is wanted
+        (6.01, [first, second], [3], False),  # the last batch ends with the motion at 6.0 s
+        (6.01, [first, second], [3, 4], True),
+        (6.7, [first, second], [], True),  # bounds that never come do not keep the run for ever
+        (4.6, [first, failed], [3], True),  # a planner that finds nothing more ends it as well
+    ):
+        assert over(now, plans, batches) is expected
+    assert not over(6.01, [first, second], [3, 4], state="braking")
+    assert run_state(plans=[first, failed]).warnings
     # In real time an identifier may be behind: what comes after the motion may be of data from before it.
-    state.time, state.boxes = 9.0, [box(1), box(2)]
-    assert not state.finished(False)
-    state.boxes.append(box(3))
-    assert state.finished(False)
-    state.time, state.boxes = 4.5 + 1.5 + 10.0, []
-    assert state.finished(False)
+    for now, batches, expected in ((9.0, [1, 2], False), (9.0, [1, 2, 3], True), (4.5 + 1.5 + 10.0, [], True)):
+        assert over(now, [first, failed], batches, lockstep=False) is expected
 
 
 def test_a_run_whose_arm_never_starts_is_given_up() -> None:

@@ -100,8 +100,7 @@ def test_a_dead_controller_at_full_speed_with_the_heaviest_payload(seed: int) ->
         actuator_mode="adversarial", actuator_abs=settings.torque_abs, actuator_rel=settings.torque_rel,
     )  # fmt: skip
     for k in range(600):
-        truth = plant.truth()
-        q, qd = truth["q"][-1], truth["qd"][-1]
+        q, qd = plant.state
         share = min(k / 500, 1.0)
         acceleration = direction / 0.5 * (share < 1.0) + 20.0 * (direction * share - qd)
         plant.step(dynamics_of(kin).torque_regressor(q, qd, acceleration, 0.01) @ theta)
@@ -140,8 +139,7 @@ def test_any_arm_is_stopped(n: int, rotor: float) -> None:
     theta = draw_truth(model, NO_PAYLOAD, n, "uniform")
     plant = Plant(model, theta, NO_PAYLOAD, Scene("open"), n, q0=np.linspace(-1, 1, n))
     for _ in range(250):
-        truth = plant.truth()
-        q, qd = truth["q"][-1], truth["qd"][-1]
+        q, qd = plant.state
         plant.step(dynamics_of(model.kinematics).torque_regressor(q, qd, 20.0 * (0.3 - qd), 0.01) @ theta)
     for _ in range(1500):
         plant.step(None)

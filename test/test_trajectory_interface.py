@@ -229,6 +229,15 @@ def moving(model: RobotModel, tube: MeasuredTube, until: float) -> tuple[Bench, 
     return bench, bench.core, plan
 
 
+def followed(model: RobotModel, tube: MeasuredTube, begin: float, until: float) -> tuple[Bench, Plan, Plan]:
+    """On the way along a plan that another one is to follow, which was offered meanwhile."""
+    bench, core, plan = moving(model, tube, begin)
+    following = next_plan(plan)
+    assert core.offer_plan(following, bench.t) is None
+    bench.run(until)
+    return bench, plan, following
+
+
 def test_leaving_the_inner_tube_stops_on_the_certified_tail_and_keeps_the_claim(model: RobotModel, tube: Any) -> None:
     bench, core, plan = moving(model, tube, 0.9)
     assert core.state is ControllerState.TRACKING
@@ -262,10 +271,8 @@ def test_leaving_the_outer_tube_ends_the_claim_and_says_so(
 
 
 def test_a_stop_before_the_hand_over_takes_the_next_plan_back(model: RobotModel, tube: Any) -> None:
-    bench, core, plan = moving(model, tube, 0.9)
-    following = next_plan(plan)
-    assert core.offer_plan(following, bench.t) is None
-    bench.run(0.95)
+    bench, plan, following = followed(model, tube, 0.9, 0.95)
+    core = bench.core
     np.testing.assert_array_equal(bench.sent[-1].knots[-1, 0], following.trajectory.knots[-1, 0])
     core.stop()
     bench.run(1.0)
@@ -276,11 +283,8 @@ def test_a_stop_before_the_hand_over_takes_the_next_plan_back(model: RobotModel,
 
 
 def test_a_stop_too_late_to_take_the_next_plan_back_brakes_on_its_tail(model: RobotModel, tube: Any) -> None:
-    bench, core, plan = moving(model, tube, 1.2)
-    following = next_plan(plan)
-    assert core.offer_plan(following, bench.t) is None
-    bench.run(1.35)
-    count = len(bench.sent)
+    bench, _, _ = followed(model, tube, 1.2, 1.35)
+    core, count = bench.core, len(bench.sent)
     core.stop()
     bench.run(1.5)
     assert core.plan.sequence == 1
@@ -323,10 +327,8 @@ def test_a_start_where_the_set_point_is_not_known_moves_it_to_the_arm_first(mode
 
 
 def test_an_emergency_stop_takes_the_next_plan_back_and_ends_the_claim(model: RobotModel, tube: Any) -> None:
-    bench, core, plan = moving(model, tube, 0.9)
-    following = next_plan(plan)
-    assert core.offer_plan(following, bench.t) is None
-    bench.run(0.95)
+    bench, plan, _ = followed(model, tube, 0.9, 0.95)
+    core = bench.core
     core.emergency_stop()
     assert core.state is ControllerState.FAULT
     assert not core.proved
@@ -335,9 +337,7 @@ def test_an_emergency_stop_takes_the_next_plan_back_and_ends_the_claim(model: Ro
     np.testing.assert_array_equal(out.send.knots[-1, 0], plan.trajectory.knots[-1, 0])
     assert core.step(bench.t + 0.004, bench.q, np.zeros(3)).send is None
     # Too late to take anything back: the arm ends as the next plan does, and nothing is sent.
-    late, _, _ = moving(model, tube, 1.2)
-    assert late.core.offer_plan(following, late.t) is None
-    late.run(1.35)
+    late, _, _ = followed(model, tube, 1.2, 1.35)
     late.core.emergency_stop()
     assert late.core.step(late.t + 0.002, late.q, np.zeros(3)).send is None
 
