@@ -46,14 +46,17 @@ def test_a_command_that_is_no_command_counts_as_none(bad: list) -> None:
     assert np.all(np.isfinite(plant.truth()["q"]))
 
 
-def test_the_arm_stands_still_before_the_first_command() -> None:
-    model = load_robot("kinova_gen3")
-    payload = payload_from_spec("8lb")
-    scene = load_scene("six_boxes")
+@pytest.mark.parametrize("name", ["open", "six_boxes"])
+@pytest.mark.parametrize("weight", ["4lb", "8lb"])
+def test_the_arm_stands_still_and_clear_before_the_first_command(name: str, weight: str) -> None:
+    model, payload, scene = load_robot("kinova_gen3"), payload_from_spec(weight), load_scene(name)
     q0 = scene.start_for(model)
     plant = Plant(model, draw_truth(model, payload, 0), payload, scene, q0=q0)
+    clearance, pair = plant.clearance(q0)
+    assert clearance > 0.0, pair
     for _ in range(300):
         plant.step(None)
+    assert plant.contact_steps == 0
     assert np.abs(plant.truth()["q"] - q0).max() < 1e-6
     assert np.abs(plant.truth()["qd"]).max() < 1e-6
 

@@ -173,18 +173,6 @@ def test_a_base_inside_the_scene_is_refused_unless_allowed() -> None:
     Plant(model, model.theta_nominal, NO_PAYLOAD, Scene("s", (ground,), frozenset({frozenset({"base", "ground"})})))
 
 
-@pytest.mark.parametrize("scene", ["open", "six_boxes"])
-def test_the_gen3_starts_clear_with_every_dumbbell(scene: str) -> None:
-    model, world = load_robot("kinova_gen3"), load_scene(scene)
-    q0 = world.start_for(model)
-    for name in ("4lb", "8lb"):
-        plant = Plant(model, model.theta_nominal, payload_from_spec(name), world, q0=q0)
-        clearance, pair = plant.clearance(q0)
-        assert clearance > 0.0, pair
-        plant.step(None)
-        assert plant.contacts == 0
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_obstacle_stands_in_the_simulated_world_as_it_is(kind: str) -> None:
     seed = KINDS.index(kind)
