@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from types import SimpleNamespace
 
 import numpy as np
@@ -84,3 +85,9 @@ def pinocchio_arm(model: RobotModel, theta: np.ndarray) -> pin.Model:
         arm.appendBodyToJoint(parent, inertia, pin.SE3.Identity())
     arm.armature = np.array(theta[12 * n : 13 * n])
     return arm
+
+
+def holds(noisy: np.ndarray, true: np.ndarray, absolute: np.ndarray | float, relative: np.ndarray | float) -> bool:
+    """The declared inequality of every measurement, in exact rational arithmetic."""
+    numbers = zip(*(x.ravel().tolist() for x in np.broadcast_arrays(noisy, true, absolute, relative)), strict=True)
+    return all(abs(m - v) <= a + b * abs(v) for m, v, a, b in (map(Fraction, row) for row in numbers))

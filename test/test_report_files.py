@@ -21,7 +21,7 @@ from safe_sysid.apps import progress
 from safe_sysid.apps.judge.evaluation import evaluate
 from safe_sysid.core.layout import PAYLOAD_NAMES, PAYLOAD_UNITS
 from safe_sysid.demo.options import DemoOptions, Setup
-from safe_sysid.demo.state import BoxSeen, PlanSeen, RunState
+from safe_sysid.demo.state import BoxSeen, NodeStatus, PlanSeen, RunState
 from safe_sysid.demo.summarise import draw_pictures, summarise
 from safe_sysid.demo.supervisor import RunClock
 from safe_sysid.report.run import summary as schema
@@ -37,9 +37,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def setup_for(run_dir: Path, **options: object) -> Setup:
-    r = rig()
-    start = np.array(r.model.settings.home)
-    return Setup(DemoOptions(**options), r.model, Scene("open"), r.gains, "8lb", start, run_dir)
+    model = rig().model
+    home = np.array(model.settings.home)
+    return Setup(DemoOptions(**options), model, Scene("open"), rig().gains, "8lb", home, run_dir)
 
 
 def summary_of(logs: RunLogs, run_dir: Path, reason: str = "", **options: object) -> Summary:
@@ -84,32 +84,25 @@ def test_summary_has_what_was_promised(tmp_path: Path) -> None:
     assert Summary.model_validate(data).violations.total == 0
 
 
-def fields_of(model: type[BaseModel], seen: set[str]) -> set[str]:
-    """Names of all fields, nested ones too."""
-    for name, field in model.model_fields.items():
-        seen.add(field.alias or name)
-    return seen
-
-
 def test_every_field_is_documented() -> None:
     text = (ROOT / "docs" / "refer" / "summary_json.md").read_text(encoding="utf-8")
     told = set(re.findall(r"`([a-z0-9_]+)`", text))
     models = [m for m in vars(schema).values() if isinstance(m, type) and issubclass(m, BaseModel)]
     assert len(models) > 10
-    missing = {name for model in models for name in fields_of(model, set())} - told
-    assert missing == set()
+    assert {field.alias or name for model in models for name, field in model.model_fields.items()} <= told
 
 
 def test_summary_refuses_what_it_does_not_know(tmp_path: Path) -> None:
     data = json.loads(summary_of(clean_logs(), tmp_path).to_json())
+    first, *others = data["parameters"]
     for spoil in (
         {"extra": 1},
         {"schema": 2},
         {"violations": {**data["violations"], "torque": -1}},
         {"parameters": data["parameters"][:9]},
         {"parameters": data["parameters"][::-1]},
-        {"parameters": [{**data["parameters"][0], "unit": "g"}, *data["parameters"][1:]]},
-        {"parameters": [{**data["parameters"][0], "lower": float("nan")}, *data["parameters"][1:]]},
+        {"parameters": [{**first, "unit": "g"}, *others]},
+        {"parameters": [{**first, "lower": float("nan")}, *others]},
         {"mode": "slow motion"},
     ):
         with pytest.raises(ValidationError):
@@ -137,12 +130,16 @@ def test_real_time_statistics(tmp_path: Path) -> None:
     assert (loop.missed, loop.period_us) == (None, None)  # in lock-step the wall clock says nothing
 
 
+def printed(summary: Summary, width: int) -> str:
+    console = Console(width=width, record=True, file=io.StringIO())
+    print_report(console, summary)
+    return console.export_text()
+
+
 def test_tables_show_everything(tmp_path: Path) -> None:
-    console = Console(width=160, record=True, file=io.StringIO())
     logs = clean_logs()
     logs.plant.applied[300, 0] = 60.0
-    print_report(console, summary_of(logs, tmp_path, "violations"))
-    text = console.export_text()
+    text = printed(summary_of(logs, tmp_path, "violations"), 160)
     for name in PAYLOAD_NAMES:
         assert re.search(rf"^ *{name} ", text, re.M)
     for word in ("truth", "nominal", "prior", "30.0 %", "payload - post", "105.8 %", "torque 1", "planner: slow"):
@@ -151,9 +148,7 @@ def test_tables_show_everything(tmp_path: Path) -> None:
 
 
 def test_tables_fit_a_small_terminal(tmp_path: Path) -> None:
-    console = Console(width=80, record=True, file=io.StringIO())
-    print_report(console, summary_of(clean_logs(), tmp_path))
-    text = console.export_text()
+    text = printed(summary_of(clean_logs(), tmp_path), 80)
     assert "…" not in text
     assert all(len(line) <= 80 for line in text.splitlines())
     assert re.search(r"mcz +kg m +(-?\d\.\d{2,6} +){5}", text), "as many digits as the width has to say"
@@ -167,26 +162,18 @@ def is_picture(path: Path) -> bool:
 
 
 @pytest.mark.slow
-def test_pictures(tmp_path: Path) -> None:
+@pytest.mark.parametrize("broke_off", [False, True])
+def test_pictures_of_a_run_whole_or_broken_off(tmp_path: Path, broke_off: bool) -> None:
     logs = clean_logs()
-    setup = setup_for(tmp_path)
-    names = draw_pictures(setup, logs)
-    assert names == ["bounds.png"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names), "no temporary file is left"
-    assert all(is_picture(tmp_path / name) for name in names)
+    if broke_off:
+        logs = RunLogs(logs.plant, None, (), (), ("controller.npz: not written",))
+    assert draw_pictures(setup_for(tmp_path), logs) == ["bounds.png"]
+    assert [path.name for path in tmp_path.iterdir()] == ["bounds.png"], "no temporary file is left"
+    assert is_picture(tmp_path / "bounds.png")
 
 
 def test_no_picture_without_a_record_of_the_plant(tmp_path: Path) -> None:
     assert draw_pictures(setup_for(tmp_path), RunLogs(None, None, (), ())) == []
-
-
-@pytest.mark.slow
-def test_pictures_of_a_run_that_broke_off(tmp_path: Path) -> None:
-    logs = clean_logs()
-    logs = RunLogs(logs.plant, None, (), (), ("controller.npz: not written",))
-    setup = setup_for(tmp_path)
-    assert draw_pictures(setup, logs) == ["bounds.png"]
-    assert is_picture(tmp_path / "bounds.png")
 
 
 def test_errors_name_the_file_that_was_asked_for(tmp_path: Path) -> None:
@@ -240,48 +227,33 @@ def run_state(**values: object) -> RunState:
 
 
 def test_a_run_is_over_when_all_of_the_motion_has_been_learnt_from() -> None:
-    from safe_sysid.demo.state import NodeStatus
+    first, second, failed = PlanSeen(1.5, 4.5, "0:0"), PlanSeen(3.0, 6.0, "0:1"), PlanSeen(3.0, None, "0:1")
 
-    state = run_state()
-    holding = {"controller": NodeStatus(0, "holding", {"state": "holding"})}
+    def over(
+        now: float, plans: list[PlanSeen], batches: list[int], lockstep: bool = True, state: str = "holding"
+    ) -> bool:
+        boxes = [BoxSeen(0.0, f"0:{batch}", batch, *(np.zeros(10),) * 3) for batch in batches]
+        nodes = {"controller": NodeStatus(0, state, {"state": state})}
+        return run_state(time=now, plans=plans, boxes=boxes, nodes=nodes).finished(lockstep)
 
-    def box(batch: int) -> BoxSeen:
-        return BoxSeen(0.0, f"0:{batch}", batch, *(np.zeros(10),) * 3)
-
-    assert not state.finished(True)
-    state.nodes = holding
-    state.time = 1.0
-    assert not state.finished(True)  # holding before the first plan is no end
-    state.plans = [PlanSeen(1.5, 4.5, "0:0")]
-    state.time = 8.0
-    assert not state.finished(True)  # another plan is wanted
-    state.plans.append(PlanSeen(3.0, 6.0, "0:1"))
-    state.time, state.boxes = 6.01, [box(3)]
-    assert not state.finished(True)  # the last batch ends with the motion at 6.0 s
-    state.boxes.append(box(4))
-    assert state.finished(True)
-    state.nodes = {"controller": NodeStatus(0, "braking", {"state": "braking"})}
-    assert not state.finished(True)
-    # Bounds that never come do not keep the run for ever.
-    state.nodes, state.boxes, state.time = holding, [], 6.7
-    assert state.finished(True)
-    # A planner that finds nothing more ends it as well.
-    state = run_state(plans=[PlanSeen(1.5, 4.5, "0:0"), PlanSeen(3.0, None, "0:1")], time=4.6, nodes=holding)
-    state.boxes = [box(3)]
-    assert state.finished(True)
-    assert state.warnings
+    assert not run_state().finished(True)
+    for now, plans, batches, expected in (
+        (1.0, [], [], False),  # holding before the first plan is no end
+        (8.0, [first], [], False),  # another plan is wanted
+        (6.01, [first, second], [3], False),  # the last batch ends with the motion at 6.0 s
+        (6.01, [first, second], [3, 4], True),
+        (6.7, [first, second], [], True),  # bounds that never come do not keep the run for ever
+        (4.6, [first, failed], [3], True),  # a planner that finds nothing more ends it as well
+    ):
+        assert over(now, plans, batches) is expected
+    assert not over(6.01, [first, second], [3, 4], state="braking")
+    assert run_state(plans=[first, failed]).warnings
     # In real time an identifier may be behind: what comes after the motion may be of data from before it.
-    state.time, state.boxes = 9.0, [box(1), box(2)]
-    assert not state.finished(False)
-    state.boxes.append(box(3))
-    assert state.finished(False)
-    state.time, state.boxes = 4.5 + 1.5 + 10.0, []
-    assert state.finished(False)
+    for now, batches, expected in ((9.0, [1, 2], False), (9.0, [1, 2, 3], True), (4.5 + 1.5 + 10.0, [], True)):
+        assert over(now, [first, failed], batches, lockstep=False) is expected
 
 
 def test_a_run_whose_arm_never_starts_is_given_up() -> None:
-    from safe_sysid.demo.state import NodeStatus
-
     def told(phase: str, refused: int | None) -> str:
         values = {"state": phase} | ({} if refused is None else {"refused start: refused": str(refused)})
         return run_state(nodes={"controller": NodeStatus(1, f"{phase}: joint_2 moves", values)}).start_refused

@@ -1,5 +1,8 @@
 """Rotors on moving links: columns, laws and bounds against arms whose rotors are bodies that spin in Pinocchio."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from arm_factory import RotorArm, random_arm, rotor_arm
@@ -47,6 +50,11 @@ def close(value: np.ndarray, expected: np.ndarray, within: float = 1e-10) -> Non
     np.testing.assert_allclose(value, expected, rtol=0.0, atol=within * max(1.0, np.abs(expected).max()))
 
 
+def slope(of: Callable[[float], Any], h: float) -> Any:
+    """Of a function at 0, by five points."""
+    return (of(-2 * h) - 8 * of(-h) + 8 * of(h) - of(2 * h)) / (12 * h)
+
+
 def inertia(kin: Kinematics, theta: np.ndarray, q: np.ndarray) -> np.ndarray:
     return np.stack([dynamics_of(kin).momentum_regressor(q, e) @ theta for e in np.eye(len(q))], axis=1)
 
@@ -70,11 +78,8 @@ def test_regressors_are_those_of_arms_with_spinning_bodies(n: int, slides: float
     close(dynamics_of(arm.kin).slotine_li_regressor(q, qd, qd_a, qdd) @ arm.theta, h @ qdd + christoffel + gravity)
     # C^T qd is the slope of the kinetic energy.
     rate = dynamics_of(arm.kin).momentum_rate_regressor(q, qd) @ arm.theta
-    step, slope = 1e-4, np.empty(n)
-    for i, e in enumerate(np.eye(n)):
-        at = [0.5 * qd @ arm.inertia(q + s * step * e) @ qd for s in (-2, -1, 1, 2)]
-        slope[i] = (at[0] - 8 * at[1] + 8 * at[2] - at[3]) / (12 * step)
-    close(rate, slope - gravity, 1e-8)
+    slopes = [slope(lambda t, e=e: 0.5 * qd @ arm.inertia(q + t * e) @ qd, 1e-4) for e in np.eye(n)]
+    close(rate, slopes - gravity, 1e-8)
     out = np.empty(n)
     newton_euler(arm.kin.packed, q, qd, qd_a, qdd, qd_a, 0.0, arm.theta, out)
     close(out, h @ qdd + christoffel + gravity)
@@ -92,12 +97,9 @@ def test_without_their_reaction_the_torque_is_wrong() -> None:
 def test_derivative_of_momentum_minus_rate_is_torque_column_by_column(n: int, slides: float) -> None:
     arm, rng = some_arm(n, slides)
     q, qd, qdd = rng.uniform(-2, 2, (3, n))
-    h = 1e-3
-    t = np.array([-2, -1, 1, 2])[:, None] * h
-    w_m = dynamics_of(arm.kin).momentum_regressor(q + qd * t + 0.5 * qdd * t * t, qd + qdd * t)
-    rate = (w_m[0] - 8 * w_m[1] + 8 * w_m[2] - w_m[3]) / (12 * h)
-    left = rate - dynamics_of(arm.kin).momentum_rate_regressor(q, qd)
-    right = dynamics_of(arm.kin).torque_regressor(q, qd, qdd)
+    ours = dynamics_of(arm.kin)
+    rate = slope(lambda t: ours.momentum_regressor(q + qd * t + 0.5 * qdd * t * t, qd + qdd * t), 1e-3)
+    left, right = rate - ours.momentum_rate_regressor(q, qd), ours.torque_regressor(q, qd, qdd)
     rotors = slice(12 * n, 13 * n)
     np.testing.assert_allclose(left, right, rtol=0, atol=1e-6 * np.abs(right).max())
     np.testing.assert_allclose(left[:, rotors], right[:, rotors], rtol=0, atol=1e-8 * (1 + np.abs(qdd).max()))
@@ -110,16 +112,9 @@ def test_inertia_rate_minus_twice_coriolis_is_skew_and_power_balances(n: int, sl
     z = np.zeros(n)
     gravity = dynamics_of(arm.kin).slotine_li_regressor(q, z, z, z) @ arm.theta
     columns = [dynamics_of(arm.kin).slotine_li_regressor(q, qd, e, z) @ arm.theta - gravity for e in np.eye(n)]
-    h = 1e-4
-    at = [inertia(arm.kin, arm.theta, q + s * h * qd) for s in (-2, -1, 1, 2)]
-    skew = (at[0] - 8 * at[1] + 8 * at[2] - at[3]) / (12 * h) - 2 * np.stack(columns, axis=1)
+    skew = slope(lambda t: inertia(arm.kin, arm.theta, q + t * qd), 1e-4) - 2 * np.stack(columns, axis=1)
     np.testing.assert_allclose(skew, -skew.T, atol=1e-8 * max(1.0, np.abs(skew).max()))
-
-    def energy(t: float) -> float:
-        return arm.energy(q + t * qd + 0.5 * t * t * qdd, qd + t * qdd)
-
-    h = 1e-3
-    power = (energy(-2 * h) - 8 * energy(-h) + 8 * energy(h) - energy(2 * h)) / (12 * h)
+    power = slope(lambda t: arm.energy(q + t * qd + 0.5 * t * t * qdd, qd + t * qdd), 1e-3)
     assert qd @ (dynamics_of(arm.kin).torque_regressor(q, qd, qdd) @ arm.theta) == pytest.approx(power, rel=1e-7)
 
 
@@ -247,17 +242,10 @@ def test_motors_are_as_declared() -> None:
     names = model.joint_names
     assert model.kinematics.motors.joint.size == 0
     assert model.undeclared_gears == names[1:], "the first motor is carried by what rests"
-    links = [joint.child for joint in chain_of(model).joints]
-    model = load_robot(
-        "three_joint",
-        **{
-            f"joints.{names[0]}.gear_ratio": 80.0,
-            f"joints.{names[1]}.gear_ratio": -100.0,
-            f"joints.{names[2]}.gear_ratio": 50.0,
-            f"joints.{names[2]}.motor_link": links[0],
-            f"joints.{names[2]}.motor_axis": [0.0, 3.0, 4.0],
-        },
-    )
+    first_link = chain_of(model).joints[0].child
+    declared = {f"joints.{name}.gear_ratio": ratio for name, ratio in zip(names, (80.0, -100.0, 50.0), strict=True)}
+    elsewhere = {f"joints.{names[2]}.motor_link": first_link, f"joints.{names[2]}.motor_axis": [0.0, 3.0, 4.0]}
+    model = load_robot("three_joint", **declared, **elsewhere)
     kin, motors = model.kinematics, model.kinematics.motors
     assert motors.joint.tolist() == [1, 2]
     assert motors.carrier.tolist() == [0, 0]
@@ -269,14 +257,9 @@ def test_motors_are_as_declared() -> None:
 
 
 def test_a_motor_in_the_base_turns_in_nothing_that_moves() -> None:
-    names = load_robot("three_joint").joint_names
-    root = chain_of(load_robot("three_joint")).root
-    declared = {
-        f"joints.{name}.{key}": value
-        for name in names[1:]
-        for key, value in (("gear_ratio", 90.0), ("motor_link", root))
-    }
-    model = load_robot("three_joint", **declared)
+    plain = load_robot("three_joint")
+    motor = {"gear_ratio": 90.0, "motor_link": chain_of(plain).root}
+    model = load_robot("three_joint", joints=dict.fromkeys(plain.joint_names[1:], motor))
     assert model.kinematics.motors.joint.size == 0
     assert model.undeclared_gears == ()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from geometry_support import hull_distance, random_obstacles, write_obj, write_stl
+from geometry_support import hull_distance, random_obstacles, write_stl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial import ConvexHull
@@ -25,6 +25,11 @@ from safe_sysid.robot.shapes.hulls import distance_to_hull, hull_triangles, hull
 SEEDS = st.integers(0, 2**32 - 1)
 
 
+def on_the_unit_sphere(rng: np.random.Generator, count: int) -> np.ndarray:
+    points = rng.normal(size=(count, 3))
+    return points / np.linalg.norm(points, axis=1, keepdims=True)
+
+
 def random_points(rng: np.random.Generator) -> np.ndarray:
     """Clouds of all ranks: one point, rods, plates, copies, grids, cubes, balls."""
     kind = rng.choice(["point", "rod", "plate", "cube", "ball", "cloud", "grid"])
@@ -39,7 +44,7 @@ def random_points(rng: np.random.Generator) -> np.ndarray:
     elif kind == "cube":
         points = box_corners(rng.uniform(0.01, 1.0, 3))
     elif kind == "ball":
-        points /= np.linalg.norm(points, axis=1, keepdims=True)
+        points = on_the_unit_sphere(rng, count)
     elif kind == "grid":
         points = rng.integers(-2, 3, size=(count, 3)).astype(float)
     turned = points @ Rotation.random(random_state=rng).as_matrix().T
@@ -66,9 +71,7 @@ def test_few_corners_and_a_slack_hold_every_point(seed: int) -> None:
 
 
 def test_a_slack_cannot_be_left_out() -> None:
-    rng = np.random.default_rng(0)
-    ball = rng.normal(size=(300, 3))
-    ball /= np.linalg.norm(ball, axis=1, keepdims=True)
+    ball = on_the_unit_sphere(np.random.default_rng(0), 300)
     corners, slack = outer_hull(ball, 12)
     worst = max(hull_distance(corners, point[None]) for point in ball)
     assert 0.3 * slack < worst <= slack
@@ -89,8 +92,7 @@ def test_volumes_of_inflated_hulls_are_those_of_balls_capsules_and_rounded_boxes
 def inside(obstacle: Obstacle, rng: np.random.Generator) -> np.ndarray:
     """Points (40, 3) of the real thing, most on its surface, in the world; written down once more."""
     count = 40
-    v = rng.normal(size=(count, 3))
-    v /= np.linalg.norm(v, axis=1, keepdims=True)
+    v = on_the_unit_sphere(rng, count)
     if isinstance(obstacle, SceneSphere):
         return obstacle.xyz + obstacle.radius * v
     if isinstance(obstacle, SceneZonotope):
@@ -195,11 +197,12 @@ def test_a_scene_without_boxes_is_known_as_one_and_an_empty_file_is_not(folder: 
         ("radius: 0.2", "size: [1, 1, 1]", "spheres[0].radius", "required"),
         ("length: 0.5", "length: -1", "capsules[0].length", ">= 0"),
         ("radius: 0.1, ", "", "capsules[0].radius", "required"),
-        ("chair.stl", "nobody.stl", "meshes[0]", "a file that exists"),
+        ("chair.stl", "nobody.stl", "meshes[0]", "= 'nobody.stl': expected a file that exists"),
         ("chair.stl", "s.yaml", "meshes[0]", "readable STL"),
         ("chair.stl", "package://nowhere/chair.stl", "meshes[0]", "AMENT_PREFIX_PATH"),
         ("chair.stl", "http://example.org/chair.stl", "meshes[0]", "file://"),
-        ("scale: 0.001", "scale: 1.0", "meshes[0]", "lengths are in metres"),
+        ("scale: 0.001", "scale: 1", "meshes[0]", "m from the origin': expected at most 100 m (lengths are in metres"),
+        ("scale: 0.001", "scale: 1.0", "meshes[0]", "of a mesh in millimetres: scale: 0.001"),
         ("scale: 0.001", "scale: [1, 1]", "meshes[0]", "one per axis"),
         ("scale: 0.001", "scale: -1", "meshes[0].scale", "> 0"),
         ("[[0.1, 0, 0], ", "[[0.1, 0], ", "zonotopes[0].generators[0]", "3 numbers"),
@@ -208,19 +211,17 @@ def test_a_scene_without_boxes_is_known_as_one_and_an_empty_file_is_not(folder: 
         ("xyz: [0, 1, 0]", "xyz: [0, 700, 0]", "spheres[0]", "metres"),
         ("spheres", "speres", "speres", "did you mean 'spheres'"),
         ("radius: 0.2", "raduis: 0.2", "spheres[0].raduis", "did you mean 'radius'"),
-        ("capsules: [{", "capsules: {", "capsules", ""),
+        ("capsules: [{", "capsules: {", "YAML syntax", "valid YAML"),
+        pytest.param(FILE, "boxs: []", "boxs", "did you mean 'boxes'", id="named before what is missing"),
     ],
 )
 def test_a_stranger_is_told_what_is_wrong(folder: Path, old: str, new: str, key: str, expected: str) -> None:
     assert old in FILE
-    text = FILE.replace(old, new, 1)
-    (folder / "s.yaml").write_text(text, encoding="utf-8")
-    with pytest.raises(ConfigError) as caught:
-        load_scene(folder / "s.yaml")
-    if new != "capsules: {":
-        assert caught.value.key == key
-        assert str(caught.value).count("expected") == 1
-    assert expected in str(caught.value)
+    (folder / "s.yaml").write_text(FILE.replace(old, new, 1), encoding="utf-8")
+    refused = refusal(folder / "s.yaml")
+    assert refused.key == key
+    assert "expected" not in refused.expected
+    assert expected in str(refused)
 
 
 def refusal(file: Path) -> ConfigError:
@@ -229,14 +230,7 @@ def refusal(file: Path) -> ConfigError:
     return caught.value
 
 
-def test_the_only_section_misspelt_is_named_before_what_is_missing(tmp_path: Path) -> None:
-    (tmp_path / "s.yaml").write_text("boxs: []", encoding="utf-8")
-    error = refusal(tmp_path / "s.yaml")
-    assert error.key == "boxs"
-    assert "did you mean 'boxes'" in error.expected
-
-
-def test_files_and_lengths_are_the_values_of_complaints_about_them(folder: Path) -> None:
+def test_files_are_the_values_of_complaints_about_them(folder: Path) -> None:
     file = folder / "s.yaml"
     (folder / "fake.stl").write_text("solid nothing", encoding="utf-8")
     file.write_text(FILE.replace("chair.stl", "fake.stl"), encoding="utf-8")
@@ -244,12 +238,6 @@ def test_files_and_lengths_are_the_values_of_complaints_about_them(folder: Path)
     assert fake.value == str(folder / "fake.stl")
     assert "coal" not in str(fake)
     assert "assimp" not in str(fake).lower()
-    file.write_text(FILE.replace("chair.stl", "nobody.stl"), encoding="utf-8")
-    assert refusal(file).value == "nobody.stl"
-    file.write_text(FILE.replace("scale: 0.001", "scale: 1"), encoding="utf-8")
-    far = refusal(file)
-    assert "m from the origin" in str(far.value)
-    assert "scale: 0.001" in far.expected
     file.unlink()
     with pytest.raises(ConfigError, match="expected a file that exists") as caught:
         load_scene(file)
@@ -272,9 +260,8 @@ def example(tmp_path: Path) -> Path:
 def test_start_and_goal_of_the_example_of_the_docs_can_be_held(example: Path) -> None:
     said: list[str] = []
     assert not check_file(str(example), "kinova_gen3", said.append)
-    assert [line.split(":")[1][:12] for line in said[-2:]] == [" can be held"] * 2
-    assert said[-2].startswith("start pose")
-    assert said[-1].startswith("goal pose")
+    assert said[-2].startswith("start pose: can be held")
+    assert said[-1].startswith("goal pose: can be held")
 
 
 @pytest.mark.parametrize(
@@ -316,7 +303,7 @@ def test_markers_add_move_and_delete_what_came_as_markers() -> None:
     assert [o.name for o in one.obstacles] == ["post", "marker:table/3"]
     np.testing.assert_allclose(one.obstacles[1].rotation, turn.as_matrix(), atol=1e-14)
     np.testing.assert_allclose(np.linalg.norm(np.diff(one.obstacles[1].points[:2], axis=0)), 0.3, atol=1e-12)
-    assert one.start is scene.start or np.array_equal(one.start, scene.start)
+    assert np.array_equal(one.start, scene.start)
     moved = scene_from_markers([mark(position=(0.0, 0.0, 3.0)), mark(id=4, kind="sphere")], one)
     assert [o.name for o in moved.obstacles] == ["post", "marker:table/3", "marker:table/4"]
     assert moved.obstacles[1].xyz[2] == 3.0
@@ -344,9 +331,8 @@ def test_a_turned_marker_is_placed_within_the_rounding_that_is_promised(seed: in
     pitch = rng.choice([-1.0, 1.0]) * 0.5 * np.pi + rng.choice([0.0, 1.0]) * 10.0 ** rng.uniform(-17, 0)
     roll, yaw = rng.uniform(-np.pi, np.pi, 2)
     turn = Rotation.from_euler("xyz", [roll, pitch, yaw])
-    (shape,) = scene_from_markers(
-        [mark(kind=kind, orientation=tuple(turn.as_quat()), scale=(0.1, 0.2, 150.0))], Scene("s")
-    ).obstacles
+    marker = mark(kind=kind, orientation=tuple(turn.as_quat()), scale=(0.1, 0.2, 150.0))
+    (shape,) = scene_from_markers([marker], Scene("s")).obstacles
     local = box_corners((0.1, 0.2, 150.0)) if kind == "cube" else np.array([[0, 0, -75.0], [0, 0, 75.0]])
     assert np.abs(shape.points - turn.apply(local)).max() < PLACEMENT
 
@@ -400,12 +386,3 @@ def test_one_wrong_marker_refuses_them_all(fields: dict, key: str, expected: str
     assert "table/3" in caught.value.key
     assert expected in str(caught.value)
     assert len(scene.obstacles) == 1
-
-
-def test_an_obj_file_is_read_as_it_is_written(tmp_path: Path) -> None:
-    cloud = np.random.default_rng(4).normal(size=(30, 3))
-    write_obj(str(tmp_path / "a.obj"), cloud, ConvexHull(cloud).simplices)
-    (tmp_path / "s.yaml").write_text("meshes: [{name: a, xyz: [0, 0, 0], file: a.obj}]", encoding="utf-8")
-    (mesh,) = load_scene(tmp_path / "s.yaml").obstacles
-    worst = max(hull_distance(mesh.points, p[None]) for p in cloud[ConvexHull(cloud).vertices])
-    assert worst <= mesh.radius < 1e-9  # what scaling and placing round is in the radius

@@ -45,10 +45,10 @@ NUMBERS = [p for p in KEYS.values() if p.range is not None]
 )
 def test_defaults_are_allowed(key: Parameter) -> None:
     """Pydantic takes defaults as they are: here each is judged as if a file gave it."""
-    found = dict(flat_settings(_settings({key.path.replace("<joint>", "joint_4"): key.default})))
-    value = found[key.path.replace("<joint>", "joint_4")]
-    assert value == (tuple(key.default) if isinstance(key.default, list) else key.default)
-    assert type(value) is (tuple if isinstance(key.default, list) else type(key.default))
+    path = key.path.replace("<joint>", "joint_4")
+    value = dict(flat_settings(_settings({path: key.default})))[path]
+    expected = tuple(key.default) if isinstance(key.default, list) else key.default
+    assert (value, type(value)) == (expected, type(expected))
 
 
 @pytest.mark.parametrize("key", [key for key in KEYS.values() if key.type != "section"], ids=lambda key: key.path)
@@ -111,21 +111,6 @@ def test_editors_find_nothing_wrong_with_packaged_robots(file: Path) -> None:
     assert _judged(read_yaml(file), json.loads(json.dumps(EDITORS)))
 
 
-@pytest.mark.parametrize("key", NUMBERS, ids=lambda key: key.path)
-def test_editors_mark_a_number_outside_its_range(key: Parameter) -> None:
-    path = key.path.replace("<joint>", "joint_4")
-    count = {"vector3": 3, "vector10": 10}.get(key.type)
-    assert key.range is not None
-    inside = _inside(key.range)
-    good: Any = round(inside) if key.type == "int" else [inside] * count if count else inside
-    assert _judged(merge(DATA, {path: good}), EDITORS)
-    for number in _outside(key.range, key.type == "int"):
-        bad: Any = [*good[1:], number] if count else number
-        assert not _judged(merge(DATA, {path: bad}), EDITORS)
-        if key.type == "per_joint":
-            assert not _judged(merge(DATA, {path: [inside, bad]}), EDITORS)
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -155,25 +140,25 @@ def test_editors_mark_what_is_missing_and_know_what_may_be() -> None:
 # -- ranges ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("parameter", NUMBERS, ids=lambda p: p.path)
-def test_a_number_outside_its_range_is_refused_by_name(parameter: Parameter) -> None:
-    path = parameter.path.replace("<joint>", "joint_4")
-    assert parameter.range is not None
-    for value in _outside(parameter.range, parameter.type == "int"):
-        wrong: object = value
-        named = path
-        if parameter.type in ("vector3", "vector10"):
-            wrong = [1.0] * (3 if parameter.type == "vector3" else 10)
-            wrong[2], named = value, f"{path}[2]"  # type: ignore[index]
-        with pytest.raises(ConfigError) as caught:
-            _settings({path: wrong})
-        assert caught.value.key == named
-        assert caught.value.value == value
-        assert parameter.range.words in caught.value.expected
-        if parameter.type == "per_joint":
+@pytest.mark.parametrize("key", NUMBERS, ids=lambda key: key.path)
+def test_a_number_outside_its_range_is_marked_by_editors_and_refused_by_name(key: Parameter) -> None:
+    path, count = key.path.replace("<joint>", "joint_4"), {"vector3": 3, "vector10": 10}.get(key.type)
+    assert key.range is not None
+    inside = _inside(key.range)
+    good: Any = round(inside) if key.type == "int" else [inside] * count if count else inside
+    assert _judged(merge(DATA, {path: good}), EDITORS)
+    for number in _outside(key.range, key.type == "int"):
+        wrong: dict[str, Any] = {path: number}
+        if count:
+            wrong = {f"{path}[2]": [*good[:2], number, *good[3:]]}
+        elif key.type == "per_joint":
+            wrong |= {f"{path}[6]": [*[inside] * 6, number]}
+        for named, value in wrong.items():
+            assert not _judged(merge(DATA, {path: value}), EDITORS)
             with pytest.raises(ConfigError) as caught:
-                _settings({path: [*[_inside(parameter.range)] * 6, value]})
-            assert caught.value.key == f"{path}[6]"
+                _settings({path: value})
+            assert (caught.value.key, caught.value.value) == (named, number)
+            assert key.range.words in caught.value.expected
 
 
 def _settings(overrides: dict[str, object]) -> Settings:
@@ -182,10 +167,8 @@ def _settings(overrides: dict[str, object]) -> Settings:
 
 def _outside(interval: Range, whole: bool) -> list[float]:
     values: list[float] = []
-    for end, closed, away in (
-        (interval.lower, interval.with_lower, -math.inf),
-        (interval.upper, interval.with_upper, math.inf),
-    ):
+    ends = (interval.lower, interval.with_lower, -math.inf), (interval.upper, interval.with_upper, math.inf)
+    for end, closed, away in ends:
         if math.isfinite(end):
             beyond = int(math.copysign(1, away)) + int(end) if whole else math.nextafter(end, away)
             values.append(beyond if closed else int(end) if whole else end)
@@ -234,12 +217,9 @@ def test_defaults_are_allowed_and_other_types_are_not(name: str) -> None:
 
 def test_every_parameter_is_read_by_some_node() -> None:
     nodes = Path(__file__).parent.parent / "safe_sysid" / "nodes"
-    source = "".join(
-        path.read_text(encoding="utf-8") for path in sorted(nodes.rglob("*.py")) if path.name != "settings.py"
-    )
+    source = "".join(path.read_text("utf-8") for path in sorted(nodes.rglob("*.py")) if path.name != "settings.py")
     source += "".join(f'"realtime.{name}"' for name in re.findall(r'"(priority|nice|cpus)"', source))
-    unread = [name for name, p in NODE_PARAMETERS.items() if f'"{p.path}"' not in source]
-    assert not unread
+    assert [name for name, p in NODE_PARAMETERS.items() if f'"{p.path}"' not in source] == []
 
 
 @pytest.mark.parametrize("name", NODE_PARAMETERS)
@@ -254,10 +234,10 @@ def test_conversion_loses_nothing(name: str) -> None:
 # -- the file itself ---------------------------------------------------------------------------------------------
 
 
-def test_no_kind_of_node_has_a_parameter_twice() -> None:
-    for kind in KINDS:
-        paths = [parameter.path for parameter in parameters_of(kind)]
-        assert len(paths) == len(set(paths)), kind
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_kind_of_node_has_a_parameter_twice(kind: str) -> None:
+    paths = [parameter.path for parameter in parameters_of(kind)]
+    assert len(paths) == len(set(paths))
 
 
 def test_sections_are_declared_by_their_classes() -> None:
@@ -290,20 +270,17 @@ def test_sections_are_declared_by_their_classes() -> None:
 def test_nothing_that_a_proof_rests_on_changes_while_a_node_works() -> None:
     """Another live parameter must be thought over: does a certificate, a bound or the tracking theorem know of it?"""
     live = {parameter.path for parameter in NODE_PARAMETERS.values() if parameter.when == "live"}
-    reporting = {"diagnostics_period_s", "reference_every", "markers"}
-    # However many plans there are, each is certified.
-    assert live == reporting | {"plans", "payload_to_attach"}
+    # The first three report; and however many plans there are, each is certified.
+    assert live == {"diagnostics_period_s", "reference_every", "markers", "plans", "payload_to_attach"}
     assert {parameter.when for parameter in KEYS.values()} == {"configure"}
 
 
 def test_names_with_dots_are_names() -> None:
-    found = KEYS.find("joints.arm.elbow.velocity")
-    assert found is not None
-    assert found.path == "joints.<joint>.velocity"
+    assert KEYS.find("joints.arm.elbow.velocity").path == "joints.<joint>.velocity"
 
 
 def test_every_entry_has_a_line_of_its_own() -> None:
-    """Descriptions go into descriptors and tables: one line, no full stop, not twice the same in one group."""
+    """Descriptions go into descriptors and tables: one line, no full stop."""
     for declared in (*map(parameters, GROUPS), KEYS.values()):
         for parameter in declared:
             assert "\n" not in parameter.description
@@ -313,9 +290,8 @@ def test_every_entry_has_a_line_of_its_own() -> None:
 
 def test_reference_page_is_up_to_date() -> None:
     page = Path(__file__).parent.parent / "docs" / "refer" / "parameters.md"
-    assert page.read_text(encoding="utf-8") == reference(GROUPS, KEYS), (
-        "run: safe-sysid config reference --out docs/refer/parameters.md"
-    )
+    make = "run: safe-sysid config reference --out docs/refer/parameters.md"
+    assert page.read_text(encoding="utf-8") == reference(GROUPS, KEYS), make
 
 
 def test_reference_page_has_every_parameter() -> None:

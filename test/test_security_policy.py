@@ -9,16 +9,7 @@ import pytest
 
 pytest.importorskip("rclpy")
 
-from safe_sysid.nodes.common.access_policy import (
-    ENCLAVES,
-    NODES,
-    OPTIONAL,
-    TRAJECTORIES,
-    AccessPolicy,
-    full_name,
-    main,
-    policy_text,
-)
+from safe_sysid.nodes.common.access_policy import ENCLAVES, NODES, OPTIONAL, TRAJECTORIES, full_name, main, policy_text
 
 FILE = Path(__file__).resolve().parent.parent / "config" / "security" / "policy.xml"
 PLACES = {
@@ -62,16 +53,10 @@ def test_what_is_no_namespace_makes_no_file(namespace: str, capsys: pytest.Captu
 
 def test_only_the_nodes_of_the_arm_may_move_it_and_lookers_on_say_nothing() -> None:
     """The point of it all, independent of the table's order: who may say what has consequences."""
-    moves = {
-        "effort_command": "controller",
-        TRAJECTORIES: "controller",
-        "plan": "planner",
-        "bounds": "identifier",
-        "bounds_active": "controller",
-    }
-    for topic, sayer in moves.items():
+    said_by = {"plan": "planner", "bounds": "identifier", "joint_states": "plant"}
+    said_by |= dict.fromkeys(("effort_command", TRAJECTORIES, "bounds_active"), "controller")
+    for topic, sayer in said_by.items():
         assert [name for name, access in ENCLAVES.items() if topic in access.publish] == [sayer]
-    assert [name for name, access in ENCLAVES.items() if "joint_states" in access.publish] == ["plant"]
     quiet = {"/parameter_events", "/rosout"}
     for looker in ("watcher", "viewer"):
         assert set(ENCLAVES[looker].publish) == quiet
@@ -91,6 +76,5 @@ def test_the_buttons_of_the_view_are_what_it_may_ask_for() -> None:
 
 
 def test_what_only_some_modes_have_is_allowed() -> None:
-    access: AccessPolicy
     for name, access in NODES.items():
         assert set(access.subscribe) >= OPTIONAL, name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -23,9 +22,8 @@ _HOLDER = (
 def ports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Three ports with their mutexes and lock files; of numbers that no process of this machine has."""
     monkeypatch.setattr(shared_memory, "_DIRECTORY", tmp_path)
-    for number in (970000, 970001, 970002):
-        for name in ("fastrtps_port{}", "fastrtps_port{}_el", "sem.fastrtps_port{}_mutex"):
-            (tmp_path / name.format(number)).touch()
+    for name in _all_of(970000, 970001, 970002):
+        (tmp_path / name).touch()
     return tmp_path
 
 
@@ -40,11 +38,8 @@ def _all_of(*numbers: int) -> set[str]:
 
 def test_ports_of_the_living_stay_with_their_mutexes(ports: Path) -> None:
     """Whoever opens a port whose mutex was removed may take it for broken, and make it anew: its owner is deaf then."""
-    with subprocess.Popen(
-        [sys.executable, "-c", _HOLDER, str(ports / "fastrtps_port970001_el")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as holder:
+    command = [sys.executable, "-c", _HOLDER, str(ports / "fastrtps_port970001_el")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
         removed = remove_leftovers(port_segments())
@@ -57,12 +52,9 @@ def test_ports_of_the_living_stay_with_their_mutexes(ports: Path) -> None:
 
 
 def test_a_participant_of_this_very_process_counts(ports: Path) -> None:
-    descriptor = os.open(ports / "fastrtps_port970000_el", os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with (ports / "fastrtps_port970000_el").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
         remove_leftovers(port_segments())
-    finally:
-        os.close(descriptor)
     assert _left(ports) == _all_of(970000)
 
 

@@ -46,14 +46,17 @@ def test_a_command_that_is_no_command_counts_as_none(bad: list) -> None:
     assert np.all(np.isfinite(plant.truth()["q"]))
 
 
-def test_the_arm_stands_still_before_the_first_command() -> None:
-    model = load_robot("kinova_gen3")
-    payload = payload_from_spec("8lb")
-    scene = load_scene("six_boxes")
+@pytest.mark.parametrize("name", ["open", "six_boxes"])
+@pytest.mark.parametrize("weight", ["4lb", "8lb"])
+def test_the_arm_stands_still_and_clear_before_the_first_command(name: str, weight: str) -> None:
+    model, payload, scene = load_robot("kinova_gen3"), payload_from_spec(weight), load_scene(name)
     q0 = scene.start_for(model)
     plant = Plant(model, draw_truth(model, payload, 0), payload, scene, q0=q0)
+    clearance, pair = plant.clearance(q0)
+    assert clearance > 0.0, pair
     for _ in range(300):
         plant.step(None)
+    assert plant.contact_steps == 0
     assert np.abs(plant.truth()["q"] - q0).max() < 1e-6
     assert np.abs(plant.truth()["qd"]).max() < 1e-6
 
@@ -100,8 +103,7 @@ def test_a_dead_controller_at_full_speed_with_the_heaviest_payload(seed: int) ->
         actuator_mode="adversarial", actuator_abs=settings.torque_abs, actuator_rel=settings.torque_rel,
     )  # fmt: skip
     for k in range(600):
-        truth = plant.truth()
-        q, qd = truth["q"][-1], truth["qd"][-1]
+        q, qd = plant.state
         share = min(k / 500, 1.0)
         acceleration = direction / 0.5 * (share < 1.0) + 20.0 * (direction * share - qd)
         plant.step(dynamics_of(kin).torque_regressor(q, qd, acceleration, 0.01) @ theta)
@@ -140,8 +142,7 @@ def test_any_arm_is_stopped(n: int, rotor: float) -> None:
     theta = draw_truth(model, NO_PAYLOAD, n, "uniform")
     plant = Plant(model, theta, NO_PAYLOAD, Scene("open"), n, q0=np.linspace(-1, 1, n))
     for _ in range(250):
-        truth = plant.truth()
-        q, qd = truth["q"][-1], truth["qd"][-1]
+        q, qd = plant.state
         plant.step(dynamics_of(model.kinematics).torque_regressor(q, qd, 20.0 * (0.3 - qd), 0.01) @ theta)
     for _ in range(1500):
         plant.step(None)

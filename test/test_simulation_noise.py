@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulation_support import random_arm
+from simulation_support import holds, random_arm
 
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.robot import load_robot
@@ -19,15 +17,6 @@ VALUE = st.one_of(st.floats(-1e3, 1e3), st.floats(-1e-6, 1e-6), st.just(0.0), st
 ABSOLUTE = st.one_of(st.just(0.0), st.floats(1e-12, 10.0))
 RELATIVE = st.one_of(st.just(0.0), st.floats(1e-9, 0.99))
 UNIT = st.one_of(st.sampled_from([-1.0, 1.0]), st.floats(-1.0, 1.0))
-
-
-def holds(noisy: np.ndarray, true: np.ndarray, absolute: np.ndarray, relative: np.ndarray) -> bool:
-    """The declared inequality, in exact rational arithmetic."""
-    return all(
-        abs(Fraction(float(m)) - Fraction(float(v)))
-        <= Fraction(float(a)) + Fraction(float(b)) * abs(Fraction(float(v)))
-        for m, v, a, b in zip(noisy, true, absolute, relative, strict=True)
-    )
 
 
 @settings(max_examples=200)
@@ -46,11 +35,9 @@ def test_the_inequality_holds_exactly_for_rounded_numbers(
 
 def states(n: int, count: int = 400) -> list[tuple[float, np.ndarray, np.ndarray, np.ndarray]]:
     rng = np.random.default_rng(n)
-    t = np.arange(count) * 1e-3
-    phase = rng.uniform(0.0, 6.0, (3, n))
-    return [
-        (s, np.sin(9.0 * s + phase[0]), 9.0 * np.cos(9.0 * s + phase[0]), 30.0 * np.sin(5.0 * s + phase[2])) for s in t
-    ]
+    p, _, r = rng.uniform(0.0, 6.0, (3, n))
+    times = np.arange(count) * 1e-3
+    return [(t, np.sin(9.0 * t + p), 9.0 * np.cos(9.0 * t + p), 30.0 * np.sin(5.0 * t + r)) for t in times]
 
 
 @pytest.mark.parametrize(("mode", "pattern"), [("uniform", None), *(("adversarial", p) for p in PATTERNS)])
@@ -59,17 +46,14 @@ def test_every_measurement_of_a_run_is_inside_the_bounds(mode: str, pattern: str
     a, b = np.array([0.05, 0.2, 0.0, 1.0]), np.array([0.025, 0.0, 0.1, 0.3])
     e_q, e_v = np.array([1e-3, 0.0, 2e-4, 1e-5]), np.array([0.0, 1e-3, 5e-3, 2e-4])
     noise = NoiseModel(mode, a, b, e_q, e_v, pattern=pattern)
-    kinematics = random_arm(0, n).kinematics
-    stream = noise.stream(kinematics, np.random.default_rng(1))
-    again = noise.stream(kinematics, np.random.default_rng(1))
-    zero = np.zeros(n)
-    ratios = []
+    kinematics, ratios = random_arm(0, n).kinematics, []
+    stream, again = (noise.stream(kinematics, np.random.default_rng(1)) for _ in range(2))
     for t, q, qd, tau in states(n, 150):
         measured = stream.measure(t, q, qd, tau)
         for got, same in zip(measured, again.measure(t, q, qd, tau), strict=True):
             np.testing.assert_array_equal(got, same)
-        assert holds(measured[0], q, e_q, zero)
-        assert holds(measured[1], qd, e_v, zero)
+        assert holds(measured[0], q, e_q, 0.0)
+        assert holds(measured[1], qd, e_v, 0.0)
         assert holds(measured[2], tau, a, b)
         ratios.append(np.abs(measured[2] - tau) / (a + b * np.abs(tau)))
         if mode == "adversarial":
@@ -84,9 +68,8 @@ def test_every_measurement_of_a_run_is_inside_the_bounds(mode: str, pattern: str
 @pytest.mark.parametrize("mode", ["uniform", "adversarial"])
 def test_a_zero_that_is_off_stays_the_same_over_a_run_and_inside_its_bound(mode: str) -> None:
     off, e_q = np.array([0.01, 0.0, 0.002]), 1e-4
-    stream = NoiseModel(mode, position_error=e_q, zero_error=off.tolist()).stream(
-        random_arm(0, 3).kinematics, np.random.default_rng(3)
-    )
+    noise = NoiseModel(mode, position_error=e_q, zero_error=off.tolist())
+    stream = noise.stream(random_arm(0, 3).kinematics, np.random.default_rng(3))
     shifts = np.array([stream.measure(*s)[0] - s[1] for s in states(3)])
     assert np.ptp(shifts, axis=0).max() <= 2.0 * e_q + 1e-15
     middle = 0.5 * (shifts.min(axis=0) + shifts.max(axis=0))
@@ -104,15 +87,13 @@ def test_patterns_do_what_their_names_say() -> None:
         noise = NoiseModel("adversarial", 0.1, 0.02, 0.0, 0.0, pattern=pattern, parameter=parameter)
         stream = noise.stream(arm.kinematics, np.random.default_rng(2))
         seen[pattern] = np.array([np.sign(stream.measure(*s)[2] - s[3]) for s in states(n)])
-    tau = np.array([s[3] for s in states(n)])
-    qd = np.array([s[2] for s in states(n)])
+    _, q, qd, tau = (np.array(column) for column in zip(*states(n), strict=True))
     assert np.all(seen["constant"] == seen["constant"][0])
     np.testing.assert_array_equal(seen["with_torque"], np.where(tau == 0.0, seen["with_torque"], np.sign(tau)))
     np.testing.assert_array_equal(seen["with_velocity"], np.sign(qd))
     np.testing.assert_array_equal(seen["against_velocity"], -np.sign(qd))
     flips = np.flatnonzero(np.any(np.diff(seen["square_wave"], axis=0) != 0.0, axis=1)) + 1
     np.testing.assert_array_equal(flips, [100, 200, 300])
-    q = np.array([s[1] for s in states(n)])
     acceleration = np.vstack([np.zeros(n), np.diff(qd, axis=0) / 1e-3])
     column = dynamics_of(arm.kinematics).torque_regressor(q, qd, acceleration)[:, :, 10 * (n - 1) + parameter]
     clear = np.abs(column) > 1e-9
@@ -147,8 +128,7 @@ def test_no_noise_is_none_and_copies() -> None:
 def test_actuator_errors_stay_inside_their_bound_and_use_it(mode: str) -> None:
     n = 3
     a, b, limit = np.array([0.02, 0.0, 0.5]), np.array([0.002, 0.1, 0.0]), np.array([30.0, 20.0, 10.0])
-    actuator = Actuator(mode, a, b, limit, np.random.default_rng(3))
-    again = Actuator(mode, a, b, limit, np.random.default_rng(3))
+    actuator, again = (Actuator(mode, a, b, limit, np.random.default_rng(3)) for _ in range(2))
     rng = np.random.default_rng(4)
     largest = np.zeros(n)
     for k in range(1000):

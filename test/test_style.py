@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import tomllib
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -34,15 +33,3 @@ def test_format() -> None:
 @pytest.mark.slow
 def test_types() -> None:
     check("pyrefly", "check", "--python-interpreter-path", sys.executable)
-
-
-@pytest.mark.slow
-def test_types_with_arrays_of_any_kind() -> None:
-    """All but what numpy's functions take and give, which is five sixths of the time."""
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pyrefly"]
-    untyped = [
-        word
-        for name in (*settings["replace-imports-with-any"], "numpy.*")
-        for word in ("--replace-imports-with-any", name)
-    ]
-    check("pyrefly", "check", "--python-interpreter-path", sys.executable, *untyped)

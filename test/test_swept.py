@@ -13,11 +13,10 @@ from reachability_support import random_tracking, random_trajectory
 
 from safe_sysid.errors import PlanError
 from safe_sysid.reachability import swept
-from safe_sysid.reachability.cells import TimeCells, TrackingSet, time_cells
+from safe_sysid.reachability.cells import TrackingSet, time_cells
 from safe_sysid.reachability.swept import SweptVolume, swept_boxes
 from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.model import Body, Kinematics
-from safe_sysid.trajectories.quintic import QuinticTrajectory
 
 
 def bodies_for(n: int, rng: np.random.Generator) -> tuple[Body, ...]:
@@ -44,28 +43,17 @@ def found_boxes(kin: Kinematics, bodies: tuple[Body, ...], states: np.ndarray) -
     return lower, upper
 
 
-def attacked(
-    kin: Kinematics,
-    bodies: tuple[Body, ...],
-    trajectory: QuinticTrajectory,
-    cells: TimeCells,
-    tracking: TrackingSet,
-    volume: SweptVolume,
-    rng: np.random.Generator,
-    samples: int = 150,
-) -> tuple[float, float]:
+def attacked(attack: tuple, volume: SweptVolume, samples: int = 150) -> tuple[float, float]:
     """Largest excess over a box, m, and smallest share of a box's width that is found, over three groups."""
+    model, trajectory, cells, tracking, rng = attack
     excess, share = -np.inf, np.inf
-    n = len(kin.axis)
     for g in rng.integers(len(volume.times), size=3):
-        inside = np.flatnonzero(
-            (cells.borders[:, 0] >= volume.times[g, 0]) & (cells.borders[:, 1] <= volume.times[g, 1])
-        )
-        states = []
+        (begin, end), states = volume.times[g], []
+        inside = np.flatnonzero((cells.borders[:, 0] >= begin) & (cells.borders[:, 1] <= end))
         for cell in inside:
-            x = sample_symbols(samples, n, rng)
+            x = sample_symbols(samples, model.n, rng)
             states.append(states_of(trajectory, np.tile(cells.borders[cell], (samples, 1)), tracking, x)[0])
-        lower, upper = found_boxes(kin, bodies, np.concatenate(states))
+        lower, upper = found_boxes(model.kinematics, model.bodies, np.concatenate(states))
         excess = max(excess, float((volume.lower[g] - lower).max()), float((upper - volume.upper[g]).max()))
         share = min(share, float(((upper - lower) / (volume.upper[g] - volume.lower[g])).min()))
     return excess, share
@@ -82,7 +70,7 @@ def setting(seed: int, n: int) -> tuple:
 
 @pytest.mark.parametrize("n", [1, 3, 7, 9])
 def test_no_body_leaves_its_box_and_boxes_are_tight(n: int) -> None:
-    model, trajectory, cells, tracking, rng = setting(n, n)
+    model, trajectory, cells, tracking, _ = attack = setting(n, n)
     volume = swept_boxes(model, cells, tracking, group=4)
     assert volume.names == tuple(b.name for b in model.bodies)
     assert volume.lower.shape == (-(-cells.count // 4), len(model.bodies), 3)
@@ -90,7 +78,7 @@ def test_no_body_leaves_its_box_and_boxes_are_tight(n: int) -> None:
     assert volume.times[-1, 1] == trajectory.duration
     assert np.array_equal(volume.times[1:, 0], volume.times[:-1, 1])
     assert not volume.lower.flags.writeable
-    excess, share = attacked(model.kinematics, model.bodies, trajectory, cells, tracking, volume, rng)
+    excess, share = attacked(attack, volume)
     assert excess <= 1e-12
     assert share > 0.3
 
@@ -119,9 +107,9 @@ def test_a_broken_swept_volume_is_found(broken: str, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(swept, "small_turn", first_order)
         monkeypatch.setattr(swept, "_kernel", swept._kernel.py_func)
         bad = swept_boxes(model, cells, tracking, group=1)
-    args = (model.kinematics, model.bodies, trajectory, cells, tracking)
-    assert attacked(*args, good, rng, 400)[0] <= 1e-12
-    assert attacked(*args, bad, rng, 400)[0] > 1e-5
+    attack = (model, trajectory, cells, tracking, rng)
+    assert attacked(attack, good, 400)[0] <= 1e-12
+    assert attacked(attack, bad, 400)[0] > 1e-5
 
 
 def test_cells_that_break_down_bound_nothing() -> None:

@@ -13,6 +13,7 @@ from safe_sysid.identification.identifier import Identifier, UpdateStatus
 from safe_sysid.identification.payload_alone import payload_bounds
 from safe_sysid.identification.tare.file import load_tare, read_tare, write_tare
 from safe_sysid.identification.tare.tare import TareError, TareRecorder, drift_of, gained, make_tare
+from safe_sysid.logs.online.session import IdentifierSession
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.parameters import is_consistent
 from safe_sysid.simulation.arms import draw_link, draw_truth, hand_box
@@ -27,8 +28,17 @@ def errors(model):
 
 
 def log_of(model, theta, rng, t_f=1.5):
+    """Measured with noise on its bounds."""
     plans = exciting_plans(np.array(model.settings.home), rng, n_plans=1, t_f=t_f)
-    return simulate(model.kinematics, theta, model.friction_transition_velocity, plans, rng=rng, chatter=0.5)
+    log = simulate(model.kinematics, theta, model.friction_transition_velocity, plans, rng=rng, chatter=0.5)
+    return noisy(log, 0.05, 0.025, rng)
+
+
+def updated(model, errors, data, **options):
+    """The first update of an identifier that has seen a log."""
+    identifier = Identifier(model, errors, **options)
+    identifier.add(data)
+    return identifier.update()
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +49,7 @@ def arm(model, errors):
     hand = draw_link(rng, *hand_box(model), model.theta_nominal[LAST], "uniform")
     empty = loaded.copy()
     empty[LAST], loaded[LAST] = hand, theta_e_with_payload(model, hand, dumbbell(8))
-    data = noisy(log_of(model, empty, rng), 0.05, 0.025, rng)
+    data = log_of(model, empty, rng)
     return empty, loaded, data, make_tare(model, errors, data)
 
 
@@ -81,9 +91,7 @@ def test_a_sensor_bias_may_differ_from_run_to_run(model, errors):
 def test_the_proof_says_what_is_published_and_needs_all_of_the_drift(model, errors, arm):
     """By formulas of its own, in extended precision."""
     _, loaded, _, tare = arm
-    identifier = Identifier(model, errors, **tare.options())
-    identifier.add(noisy(log_of(model, loaded, np.random.default_rng(5), 1.0), 0.05, 0.025, np.random.default_rng(6)))
-    proof = identifier.update().proof
+    proof = updated(model, errors, log_of(model, loaded, np.random.default_rng(5), 1.0), **tare.options()).proof
     assert np.array_equal(proof.drift, tare.drift)
     assert np.any(proof.rows.log == 1)
     published, sign = np.concatenate([proof.lower, proof.upper]), np.repeat([1.0, -1.0], 10)
@@ -102,12 +110,10 @@ def test_identification_starts_tighter_and_the_truth_stays_inside(model, errors,
     now[columns] += drifts * rng.choice([-1.0, 1.0], drifts.size)
     prior = model.arm_prior
     now[columns] = np.clip(now[columns], prior.lower[columns], prior.upper[columns])
-    data = noisy(log_of(model, now, rng, 1.5), 0.05, 0.025, rng)
+    data = log_of(model, now, rng)
     widths = {}
     for name, options in (("without", {}), ("with", tare.with_drift(drifts).options())):
-        identifier = Identifier(model, errors, method="lp", **options)
-        identifier.add(data)
-        result = identifier.update()
+        result = updated(model, errors, data, method="lp", **options)
         assert result.status is UpdateStatus.OK
         assert result.box.contains(now)
         widths[name] = result.widths
@@ -123,9 +129,7 @@ def test_the_estimate_of_a_run_with_a_tare_is_a_body_inside_its_own_intervals(mo
     rng = np.random.default_rng(11)
     now, payload = empty.copy(), dumbbell(pounds)
     now[LAST] = theta_e_with_payload(model, empty[LAST], payload)
-    identifier = Identifier(model, errors, method="lp", **tare.options())
-    identifier.add(noisy(log_of(model, now, rng, 1.0), 0.05, 0.025, rng))
-    result = identifier.update()
+    result = updated(model, errors, log_of(model, now, rng, 1.0), method="lp", **tare.options())
     assert result.status is UpdateStatus.OK
     box = result.box
     alone = payload_bounds(model, box.payload_lower, result.nominal, box.payload_upper)
@@ -142,17 +146,14 @@ def test_drift_far_beyond_the_declared_is_noticed_or_harmless_and_never_told_as_
     _, loaded, _, tare = arm
     now, rng = loaded.copy(), np.random.default_rng(8)
     now[77:84] = np.clip(1.04 * now[77:84], model.arm_prior.lower[77:84], model.arm_prior.upper[77:84])
-    data = noisy(log_of(model, now, rng, 1.5), 0.05, 0.025, rng)
-    identifier = Identifier(model, errors, method="lp", **tare.with_drift(np.zeros(21)).options())
-    identifier.add(data)
-    assert identifier.update().status is UpdateStatus.EMPTY_SET
+    undrifted = tare.with_drift(np.zeros(21)).options()
+    found = updated(model, errors, log_of(model, now, rng), method="lp", **undrifted)
+    assert found.status is UpdateStatus.EMPTY_SET
 
 
 def test_a_payload_in_the_hand_during_the_tare_is_noticed(model, errors, arm):
-    _, loaded, _, _ = arm
-    rng = np.random.default_rng(9)
     with pytest.raises(TareError, match="Was the hand empty") as caught:
-        make_tare(model, errors, noisy(log_of(model, loaded, rng, 1.0), 0.05, 0.025, rng))
+        make_tare(model, errors, log_of(model, arm[1], np.random.default_rng(9), 1.0))
     assert caught.value.rows is not None
 
 
@@ -172,8 +173,7 @@ def test_a_file_says_what_was_written(model, errors, arm, tmp_path):
     back = load_tare(path, model, errors)
     for name in ("matrix", "target", "slack", "parts", "first", "last", "joint", "log"):
         assert np.array_equal(getattr(back.log_rows, name), getattr(tare.log_rows, name))
-    assert back.created == tare.created
-    assert back.log_hash == tare.log_hash
+    assert (back.created, back.log_hash) == (tare.created, tare.log_hash)
     assert np.array_equal(back.rows.slack, tare.rows.slack)
     other = load_robot("kinova_gen3", **{"tare.drift": {"viscous": 0.1}})
     assert np.all(load_tare(path, other, errors).rows.slack >= back.rows.slack)
@@ -237,12 +237,9 @@ def test_no_file_and_no_archive(tmp_path):
 
 
 def test_a_session_lets_go_of_a_tare_that_has_aged_meanwhile(model, errors, arm, tmp_path):
-    from safe_sysid.logs.online.session import IdentifierSession
-
     path = tmp_path / "tare.npz"
     write_tare(path, arm[3])
     session = IdentifierSession(model, tare_file=path)
-    assert session.tare is not None
     session.reset(1)
     assert session.tare is not None
     session.tare = dataclasses.replace(session.tare, created=datetime.now(timezone.utc) - timedelta(days=3))

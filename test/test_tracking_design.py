@@ -13,7 +13,7 @@ from safe_sysid.control.gains.design import _STEPS, STIFFEST, design_gains, gain
 from safe_sysid.control.gains.motion_hypotheses import hypotheses_of, torque_of
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError
-from safe_sysid.planning.certification.certificate import start_check, verify_plan
+from safe_sysid.planning.certification.certificate import PlanCertificate, start_check, verify_plan
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
@@ -38,6 +38,13 @@ def fast(model: RobotModel) -> QuinticTrajectory:
     return QuinticTrajectory(np.array([0.0, 1.0, 2.0]), np.array(knots))
 
 
+def certificate(model: RobotModel, gains: ControllerGains) -> PlanCertificate:
+    """Of the fast motion with the identified payload."""
+    box = identified(model)
+    plan = Plan(fast(model), 0.0, 1.0, box.identity, 0, np.zeros(model.n))
+    return verify_plan(plan, model, box, load_scene("open"), gains)
+
+
 @functools.cache
 def searched(model: RobotModel, lockstep: bool) -> ControllerGains:
     """Gains for the fast motion with the identified payload, searched for once."""
@@ -46,30 +53,27 @@ def searched(model: RobotModel, lockstep: bool) -> ControllerGains:
 
 @pytest.mark.parametrize("lockstep", [True, False])
 def test_gains_for_a_fast_motion_with_an_identified_payload(model: RobotModel, lockstep: bool) -> None:
-    box, trajectory, gains = identified(model), fast(model), searched(model, lockstep)
-    usual = design_gains(model, lockstep)
+    gains, usual = searched(model, lockstep), design_gains(model, lockstep)
     assert gains.V_max < 0.5 * usual.V_max
     assert np.max(gains.assumptions.velocity) > np.max(usual.assumptions.velocity)
-    plan = Plan(trajectory, 0.0, 1.0, box.identity, 0, np.zeros(model.n))
-    found = verify_plan(plan, model, box, load_scene("open"), gains)
+    found = certificate(model, gains)
     assert found.families["tracking"].ok, found.summary()
     assert found.families["torque"].ok, found.summary()
     # Those of the configuration do not cover it.
-    assert not verify_plan(plan, model, box, load_scene("open"), usual).families["tracking"].ok
+    assert not certificate(model, usual).families["tracking"].ok
 
 
 def test_demands_are_those_of_the_motion(model: RobotModel) -> None:
     trajectory, box = fast(model), identified(model)
-    motion_hypotheses = hypotheses_of(model, trajectory, box, headroom=1.0)
-    states = trajectory.states(np.linspace(0.0, 2.0, 2001))
-    peaks = np.abs(states).max(axis=0)
+    found = hypotheses_of(model, trajectory, box, headroom=1.0)
+    peaks = np.abs(trajectory.states(np.linspace(0.0, 2.0, 2001))).max(axis=0)
     for name, order in (("velocity", 1), ("acceleration", 2), ("jerk", 3)):
-        assert np.all(getattr(motion_hypotheses, name) >= peaks[order] - 1e-9)
-        assert np.max(getattr(motion_hypotheses, name)) <= np.max(peaks[order]) * 1.01
+        assert np.all(getattr(found, name) >= peaks[order] - 1e-9)
+        assert np.max(getattr(found, name)) <= np.max(peaks[order]) * 1.01
     more = hypotheses_of(model, trajectory, box, r_bound=0.05, headroom=1.2)
-    assert np.all(more.velocity > motion_hypotheses.velocity)
-    assert more.uncertainty > 1.2 * motion_hypotheses.uncertainty
-    assert hypotheses_of(model, trajectory, model.arm_prior).uncertainty > 3.0 * motion_hypotheses.uncertainty
+    assert np.all(more.velocity > found.velocity)
+    assert more.uncertainty > 1.2 * found.uncertainty
+    assert hypotheses_of(model, trajectory, model.arm_prior).uncertainty > 3.0 * found.uncertainty
 
 
 def test_a_smaller_box_needs_less(model: RobotModel) -> None:
@@ -142,9 +146,8 @@ def test_gains_for_a_motion_are_searched_for(model: RobotModel, lockstep: bool) 
     box, trajectory, gains = identified(model), fast(model), searched(model, lockstep)
     assert np.all(gains.K_r <= STIFFEST[0] * (1.0 + 1e-12))
     assert gains.kappa <= STIFFEST[1]
-    fixed = gains_for_motion(
-        model, trajectory, box, lockstep, K_r=model.settings.controller.K_r, kappa=model.settings.controller.kappa
-    )
+    settings = model.settings.controller
+    fixed = gains_for_motion(model, trajectory, box, lockstep, K_r=settings.K_r, kappa=settings.kappa)
     assert np.all(gains.e_bound < fixed.e_bound)
     assert np.all(torque_of(model, trajectory, box, gains) <= model.limits.torque)
     again = gains_for_motion(model, trajectory, box, lockstep)
@@ -157,15 +160,13 @@ def test_what_is_given_is_not_searched_for(model: RobotModel, monkeypatch: pytes
     box, trajectory = identified(model), fast(model)
     gains = gains_for_motion(model, trajectory, box, True, K_r=3.0)
     assert np.array_equal(gains.K_r, np.full(model.n, 3.0))
-    gains = gains_for_motion(model, trajectory, box, True, kappa=12.0)
-    assert gains.own_damping == 12.0, "this arm is damped by its own inertia"
+    damped = gains_for_motion(model, trajectory, box, True, kappa=12.0)
+    assert damped.own_damping == 12.0, "this arm is damped by its own inertia"
 
 
 def test_torque_that_a_motion_asks_for_is_nearly_what_is_certified(model: RobotModel) -> None:
     """Samples from below, but for their share of K_d r, which a certificate knows better."""
     box, trajectory = identified(model), fast(model)
     gains = gains_for_motion(model, trajectory, box, True, K_r=5.0, kappa=15.0)
-    plan = Plan(trajectory, 0.0, 1.0, box.identity, 0, np.zeros(model.n))
-    found = verify_plan(plan, model, box, load_scene("open"), gains)
-    proved = np.asarray(model.limits.torque) - found.margins["torque"].min(axis=0)
+    proved = np.asarray(model.limits.torque) - certificate(model, gains).margins["torque"].min(axis=0)
     assert np.abs(torque_of(model, trajectory, box, gains) - proved).max() < 0.15 * np.max(proved)

@@ -94,10 +94,10 @@ def test_damping_and_turning_in_units_of_the_inertia(
 ) -> None:
     """Step 5: H^-1 K_d is c_d but for e_d, and H changes along a motion by less than g."""
     rng, root, nu = np.random.default_rng(0), loop.root, float(np.sqrt(2 * gains.V_max))
-    closest = 0.0
+    inertia, closest = dynamics_of(model.kinematics).mass_matrix, 0.0
     for seed in range(30):
         q, theta = rng.uniform(-2.5, 2.5, model.n), draw(model, seed % 4)
-        h = dynamics_of(model.kinematics).mass_matrix(theta, q)
+        h = inertia(theta, q)
         low, high = np.linalg.eigvalsh(h / root[:, None] / root)[[0, -1]]
         assert low >= 1.0
         if np.linalg.eigvalsh(h - np.diag(gains.assumptions.inertia_upper))[-1] > 0.0:
@@ -107,9 +107,7 @@ def test_damping_and_turning_in_units_of_the_inertia(
         assert np.linalg.norm(scaled - loop.c_d * np.eye(model.n), 2) <= loop.e_d
         qd = rng.choice([-1.0, 1.0], model.n) * gains.assumptions.velocity
         age = gains.assumptions.hold_max
-        turn = np.linalg.norm(
-            (dynamics_of(model.kinematics).mass_matrix(theta, q + age * qd) - h) / root[:, None] / root, 2
-        )
+        turn = np.linalg.norm((inertia(theta, q + age * qd) - h) / root[:, None] / root, 2)
         assert turn <= 2.0 * loop.motion_bounds(nu).gain_qd_a * age
     assert closest > 0.5
 
@@ -128,6 +126,8 @@ def test_change_since_the_measurement(model: RobotModel, gains: ControllerGains,
     nu, age_max, lead, speed = float(np.sqrt(2 * gains.V_max)), 3e-3, float(rng.uniform(0, 2e-3)), 20.0
     bound = noisy.change(nu, speed, age_max, lead)
     theta, kr, root, reached = draw(model, seed), noisy.K_r, noisy.root, 0.0
+    dynamics = dynamics_of(model.kinematics)
+    regressor = functools.partial(dynamics.slotine_li_regressor, transition=model.friction_transition_velocity)
 
     def unit() -> np.ndarray:
         x = rng.normal(size=n) if rng.random() < 0.5 else rng.choice([-1.0, 1.0], n)
@@ -143,10 +143,9 @@ def test_change_since_the_measurement(model: RobotModel, gains: ControllerGains,
         e0 = ke / kr
         de0 = r0 - ke
         # The motion with r(t) = r0 + t dr and the given desired motion, to far below what is bounded.
-        steps, e = 20, e0.copy()
-        for i in range(steps):
-            r_mid = r0 + (i + 0.5) / steps * age * dr
-            e = e + age / steps * (r_mid - kr * e)
+        e = e0
+        for i in range(20):
+            e = e + age / 20 * (r0 + (i + 0.5) / 20 * age * dr - kr * e)
         r1 = r0 + age * dr
         de1 = r1 - kr * e
         qd_d0 = qd0 + de0
@@ -159,15 +158,10 @@ def test_change_since_the_measurement(model: RobotModel, gains: ControllerGains,
         q_m, qd_m = q0 + noise[0], qd0 + noise[1]
         e_m, de_m = e0 - noise[0], de0 - noise[1]
         r_m = de_m + kr * e_m
-        transition = model.friction_transition_velocity
-        before = dynamics_of(model.kinematics).slotine_li_regressor(
-            q_m + lead * qd_m, qd_m, qd_d0 + kr * e_m, qdd_d0 + kr * de_m, transition
-        )
-        after = dynamics_of(model.kinematics).slotine_li_regressor(
-            q1, qd1, qd_d1 + kr * e, qdd_d0 + age * jerk + kr * de1, transition
-        )
+        before = regressor(q_m + lead * qd_m, qd_m, qd_d0 + kr * e_m, qdd_d0 + kr * de_m)
+        after = regressor(q1, qd1, qd_d1 + kr * e, qdd_d0 + age * jerk + kr * de1)
         delta = r1 - r_m
-        middle = noisy.k * dynamics_of(model.kinematics).mass_matrix(theta, q1) @ delta
+        middle = noisy.k * dynamics.mass_matrix(theta, q1) @ delta
         found = np.linalg.norm(((after - before) @ theta - middle) / root)
         size = np.linalg.norm((np.abs(delta) + kr * errors[0] + errors[1]) * root)
         allowed = bound.moved * abs(age - lead) + bound.aged * age + bound.fixed + bound.by_r * size
@@ -300,11 +294,9 @@ def test_late_commands_are_covered_from_quiet_states_only(gains: ControllerGains
     assert gaps[1] > 2.0 * gains.assumptions.hold_max
     assert gaps[-1] == 0.0
     r = np.abs(quiet(gains, 0.1, rng))
-    smaller = gains.longest_covered_gap(r, 0.3 * gains.assumptions.uncertainty)
-    assert smaller > gaps[1]
-    assert gains.longest_covered_gap(r, 9.0 * gains.assumptions.uncertainty) == pytest.approx(
-        gains.longest_covered_gap(r)
-    )
+    S = gains.assumptions.uncertainty
+    assert gains.longest_covered_gap(r, 0.3 * S) > gaps[1]
+    assert gains.longest_covered_gap(r, 9.0 * S) == pytest.approx(gains.longest_covered_gap(r))
     assert np.all(np.diff(gains.late_rates) > 0.0)
 
 
@@ -312,9 +304,8 @@ def test_late_commands_are_covered_from_quiet_states_only(gains: ControllerGains
 def test_v_stays_below_its_bound_through_a_covered_gap(model: RobotModel, gains: ControllerGains, seed: int) -> None:
     """One command held for as long as is covered, the arm pushed outward all the time, then one more hold."""
     rng, a = np.random.default_rng(seed), gains.assumptions
-    theta, home = draw(model, seed), np.asarray(model.settings.home, float)
-    box = model.arm_prior
-    path = tracking.fastest(rng, gains, home)
+    theta, box = draw(model, seed), model.arm_prior
+    path = tracking.fastest(rng, gains, np.asarray(model.settings.home, float))
     begin = 0.5 * path.duration
     desired = path.state(begin)
     r = quiet(gains, 0.2, rng)

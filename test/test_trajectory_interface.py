@@ -18,7 +18,7 @@ from safe_sysid.control.checks.tube_activation import TubeActivationChecks
 from safe_sysid.control.states import ControllerState
 from safe_sysid.control.trajectory import TrajectoryController, points_of
 from safe_sysid.control.tube import MeasuredTube, measured_tube
-from safe_sysid.demo.measured_arm import heaviest_payload, servo_settings
+from safe_sysid.demo.measured_arm import _write_table, heaviest_payload, servo_settings
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ConfigError, ParameterError
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
@@ -36,7 +36,7 @@ from safe_sysid.robot.scenes.scene import config_path, load_scene
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import NO_PAYLOAD
 from safe_sysid.simulation.plant import Plant
-from safe_sysid.simulation.servo import ServoArm
+from safe_sysid.simulation.servo import ServoArm, _Spline
 from safe_sysid.trajectories.plan import Plan
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
@@ -48,9 +48,9 @@ TUBE: dict[str, Any] = {
 }  # fmt: skip
 
 
-def arm(tube: dict[str, Any] | None = None, **more: Any) -> RobotModel:
+def arm(tube: dict[str, Any] | None = None) -> RobotModel:
     settings = servo_settings(RATE)
-    settings["controller"] = {"interface": "trajectory", "tube": {**TUBE, **(tube or {})}, **more}
+    settings["controller"] = {"interface": "trajectory", "tube": {**TUBE, **(tube or {})}}
     return load_robot("three_joint", **settings, **{"identification.acceleration_bound": 2.0})
 
 
@@ -80,27 +80,26 @@ def next_plan(plan: Plan, far: float = -0.2) -> Plan:
 
 
 @pytest.mark.parametrize(
-    ("declared", "more", "told"),
+    ("declared", "told"),
     [
-        ({"heaviest": 3.59}, {}, "mass up to 3.6 kg"),
-        ({"largest_velocity": [0.8, 0.7, 0.8]}, {}, "controller.velocity = 0.8 rad/s of shoulder"),
-        ({"largest_jerk": 5.9}, {}, "controller.jerk"),
-        ({"acceleration": 1.3}, {}, "acceleration_bound"),
-        ({"position": 0.0031}, {}, "controller.tube.position"),
-        ({"velocity": 0.0121}, {}, "controller.tube.velocity"),
+        ({"heaviest": 3.59}, "mass up to 3.6 kg"),
+        ({"largest_velocity": [0.8, 0.7, 0.8]}, "controller.velocity = 0.8 rad/s of shoulder"),
+        ({"largest_jerk": 5.9}, "controller.jerk"),
+        ({"acceleration": 1.3}, "acceleration_bound"),
+        ({"position": 0.0031}, "controller.tube.position"),
+        ({"velocity": 0.0121}, "controller.tube.velocity"),
     ],
 )
-def test_a_tube_that_does_not_cover_what_is_asked_for_is_refused(declared: Any, more: Any, told: str) -> None:
+def test_a_tube_that_does_not_cover_what_is_asked_for_is_refused(declared: dict[str, Any], told: str) -> None:
     with pytest.raises(ParameterError, match=told):
-        measured_tube(arm(declared, **more))
+        measured_tube(arm(declared))
 
 
 def test_what_an_identified_arms_real_hand_may_weigh_more_than_its_box_counts(model: RobotModel) -> None:
     excess = np.zeros((model.n, 3))
     excess[-1, 0] = 0.1
-    shifted = replace(model, kinematics=model.kinematics._replace(excess=excess))
     with pytest.raises(ParameterError, match=r"mass up to 3\.7 kg"):
-        measured_tube(shifted)
+        measured_tube(replace(model, kinematics=model.kinematics._replace(excess=excess)))
 
 
 def test_without_a_tube_there_are_no_plans() -> None:
@@ -147,9 +146,8 @@ def test_certified_torques_hold_every_motion_in_the_tube(model: RobotModel) -> N
     cells = time_cells(plan.trajectory, 300)
 
     def outside(declared: ErrorBox, box: ParameterBox, true: ErrorBox) -> int:
-        found = enclose_torque(
-            model.kinematics, box, cells, declared, np.zeros(3), np.ones(3), model.friction_transition_velocity
-        )
+        transition = model.friction_transition_velocity
+        found = enclose_torque(model.kinematics, box, cells, declared, np.zeros(3), np.ones(3), transition)
         t, torque = _torques(model, box, plan, true, np.random.default_rng(3), 4000)
         at = np.clip(np.searchsorted(cells.grid, t, side="right") - 1, 0, cells.count - 1)
         low, high = found.torque[at, :, 0], found.torque[at, :, 1]
@@ -194,8 +192,6 @@ def test_what_is_sent_is_the_plan_and_the_next_one_with_its_braking_tail(model: 
     assert sent.times[-1] == second.end_time
     assert not np.any(sent.knots[-1, 1:])
     assert np.max(np.diff(sent.times)) <= 0.1 + 1e-9
-    from safe_sysid.simulation.servo import _Spline
-
     spline = _Spline(10.3, sent.knots[0], sent)
     for t in np.linspace(10.3, second.end_time + 0.2, 400):
         plan = first if t < first.hand_over_time else second
@@ -233,14 +229,22 @@ def moving(model: RobotModel, tube: MeasuredTube, until: float) -> tuple[Bench, 
     return bench, bench.core, plan
 
 
+def followed(model: RobotModel, tube: MeasuredTube, begin: float, until: float) -> tuple[Bench, Plan, Plan]:
+    """On the way along a plan that another one is to follow, which was offered meanwhile."""
+    bench, core, plan = moving(model, tube, begin)
+    following = next_plan(plan)
+    assert core.offer_plan(following, bench.t) is None
+    bench.run(until)
+    return bench, plan, following
+
+
 def test_leaving_the_inner_tube_stops_on_the_certified_tail_and_keeps_the_claim(model: RobotModel, tube: Any) -> None:
     bench, core, plan = moving(model, tube, 0.9)
     assert core.state is ControllerState.TRACKING
     bench.run(0.902, off=0.0035)
     assert core.state is ControllerState.BRAKING
     assert "inner tube" in core.reason
-    refused = core.offer_plan(next_plan(plan), bench.t)
-    assert "inner tube" in refused
+    assert "inner tube" in core.offer_plan(next_plan(plan), bench.t)
     bench.run(2.5)
     assert core.state is ControllerState.HOLDING
     assert not core.claim_lost
@@ -252,9 +256,7 @@ def test_leaving_the_outer_tube_ends_the_claim_and_says_so(
     model: RobotModel, tube: Any, off: float, fast: float
 ) -> None:
     """The last case: 3 mrad/s within one sample are 1.5 rad/s^2, though the velocity is inside."""
-    bench = Bench(model, tube)
-    core = bench.core
-    assert core.offer_plan(plan_from(model, 0.4), 0.0) is None
+    bench, core, _ = moving(model, tube, 0.0)
     bench.run(0.9, off=0.6 * off)
     bench.run(0.902, off=off, fast=fast)
     assert core.claim_lost
@@ -269,10 +271,8 @@ def test_leaving_the_outer_tube_ends_the_claim_and_says_so(
 
 
 def test_a_stop_before_the_hand_over_takes_the_next_plan_back(model: RobotModel, tube: Any) -> None:
-    bench, core, plan = moving(model, tube, 0.9)
-    following = next_plan(plan)
-    assert core.offer_plan(following, bench.t) is None
-    bench.run(0.95)
+    bench, plan, following = followed(model, tube, 0.9, 0.95)
+    core = bench.core
     np.testing.assert_array_equal(bench.sent[-1].knots[-1, 0], following.trajectory.knots[-1, 0])
     core.stop()
     bench.run(1.0)
@@ -283,11 +283,8 @@ def test_a_stop_before_the_hand_over_takes_the_next_plan_back(model: RobotModel,
 
 
 def test_a_stop_too_late_to_take_the_next_plan_back_brakes_on_its_tail(model: RobotModel, tube: Any) -> None:
-    bench, core, plan = moving(model, tube, 1.2)
-    following = next_plan(plan)
-    assert core.offer_plan(following, bench.t) is None
-    bench.run(1.35)
-    count = len(bench.sent)
+    bench, _, _ = followed(model, tube, 1.2, 1.35)
+    core, count = bench.core, len(bench.sent)
     core.stop()
     bench.run(1.5)
     assert core.plan.sequence == 1
@@ -299,12 +296,10 @@ def test_a_stop_too_late_to_take_the_next_plan_back_brakes_on_its_tail(model: Ro
 def test_late_plans_and_missing_samples(model: RobotModel, tube: Any) -> None:
     bench = Bench(model, tube)
     core, plan = bench.core, plan_from(model, 0.4)
-    late = core.offer_plan(replace(plan, start_time=0.1), 0.0)
-    assert "in time" in late
+    assert "in time" in core.offer_plan(replace(plan, start_time=0.1), 0.0)
     assert core.offer_plan(plan, 0.0) is None
     bench.run(0.9)
-    refused = core.offer_plan(next_plan(plan), 1.3)
-    assert "in time" in refused
+    assert "in time" in core.offer_plan(next_plan(plan), 1.3)
     bench.t += 0.01  # late, not stale: counted
     bench.run(bench.t + 0.01)
     assert core.counts["samples missing"] == 1
@@ -324,9 +319,7 @@ def test_a_start_where_the_set_point_is_not_known_moves_it_to_the_arm_first(mode
     assert hold is not None
     np.testing.assert_array_equal(hold.knots, np.stack([home, 0 * home, 0 * home])[None])
     assert hold.times[0] == pytest.approx(0.802) == core.rests_until(0.0)
-    refused = core.offer_plan(plan_from(model, 0.8), 0.002)
-    assert refused is not None
-    assert "brought to its pose" in refused
+    assert "brought to its pose" in core.offer_plan(plan_from(model, 0.8), 0.002)
     assert core.offer_plan(plan_from(model, 0.81), 0.002) is None
     core = TrajectoryController(model, tube)
     assert core.start(0.0, home, np.zeros(3), None, home) == []
@@ -334,10 +327,8 @@ def test_a_start_where_the_set_point_is_not_known_moves_it_to_the_arm_first(mode
 
 
 def test_an_emergency_stop_takes_the_next_plan_back_and_ends_the_claim(model: RobotModel, tube: Any) -> None:
-    bench, core, plan = moving(model, tube, 0.9)
-    following = next_plan(plan)
-    assert core.offer_plan(following, bench.t) is None
-    bench.run(0.95)
+    bench, plan, _ = followed(model, tube, 0.9, 0.95)
+    core = bench.core
     core.emergency_stop()
     assert core.state is ControllerState.FAULT
     assert not core.proved
@@ -346,9 +337,7 @@ def test_an_emergency_stop_takes_the_next_plan_back_and_ends_the_claim(model: Ro
     np.testing.assert_array_equal(out.send.knots[-1, 0], plan.trajectory.knots[-1, 0])
     assert core.step(bench.t + 0.004, bench.q, np.zeros(3)).send is None
     # Too late to take anything back: the arm ends as the next plan does, and nothing is sent.
-    late, _, _ = moving(model, tube, 1.2)
-    assert late.core.offer_plan(following, late.t) is None
-    late.run(1.35)
+    late, _, _ = followed(model, tube, 1.2, 1.35)
     late.core.emergency_stop()
     assert late.core.step(late.t + 0.002, late.q, np.zeros(3)).send is None
 
@@ -374,10 +363,8 @@ def test_a_trajectory_command_comes_back_to_a_nanosecond(model: RobotModel) -> N
     np.testing.assert_allclose(found.times, points.times, atol=1e-9, rtol=0.0)
     np.testing.assert_array_equal(found.knots, points.knots)
     assert reader.read(TrajectoryWriter(names, base).fill(stamp, None)) == (stamp, None)
-    turned = TrajectoryWriter(names, base).fill(stamp, points)
-    turned.joint_names = names[::-1]
-    other = reader.read(turned, base.origin_ns)[1]
-    np.testing.assert_array_equal(other.knots, points.knots[:, :, ::-1])
+    message.joint_names = names[::-1]
+    np.testing.assert_array_equal(reader.read(message, base.origin_ns)[1].knots, points.knots[:, :, ::-1])
 
     def refused(change: Any) -> str:
         bad = TrajectoryWriter(names, base).fill(stamp, points)
@@ -577,9 +564,8 @@ def test_an_arm_that_leaves_its_tube_is_claimed_no_more_and_comes_to_rest(
         if core.state is ControllerState.TRACKING and core._next is None and plan.hand_over_time - 0.6 < now < 2.0:
             later = next_plan(plan, rng.uniform(-0.15, 0.15))
             plan = later if core.offer_plan(later, sample.stamp) is None else plan
-        desired = (
-            core._hold if core._plan is None else core._plan.trajectory.state(sample.stamp - core._plan.start_time)
-        )
+        under_way = core._plan
+        desired = core._hold if under_way is None else under_way.trajectory.state(sample.stamp - under_way.start_time)
         q, qd = robot.plant.state
         left = np.any(np.abs(desired[0] - q) > tube.e_bound) or np.any(np.abs(desired[1] - qd) > tube.de_bound)
         if left and core.state.commands:
@@ -614,13 +600,6 @@ def test_the_judge_sees_errors_of_acceleration_between_samples(tube: MeasuredTub
 # -- measuring -------------------------------------------------------------------------------------------
 
 
-def _table(path: Path, model: RobotModel, log: TrackedLog) -> Path:
-    from safe_sysid.demo.measured_arm import _write_table
-
-    _write_table(path, model, log)
-    return path
-
-
 def _log(model: RobotModel, seed: int, e: float) -> TrackedLog:
     rng, t = np.random.default_rng(seed), np.arange(0.0, 3.0, 1.0 / RATE)
     q_d, qd_d = 0.3 * np.sin(np.outer(t, [1.0, 1.1, 1.2])), 0.3 * np.cos(np.outer(t, [1.0, 1.1, 1.2])) * [1.0, 1.1, 1.2]
@@ -632,14 +611,13 @@ def test_tube_measures_both_loads_and_writes_the_robot_file(
     tmp_path: Path, model: RobotModel, capsys: pytest.CaptureFixture[str]
 ) -> None:
     free, loaded = _log(model, 1, 1e-3), _log(model, 2, 2e-3)
-    tables = [_table(tmp_path / name, model, log) for name, log in (("a.csv", free), ("b.csv", loaded))]
-    back = read_tracked(tables[1], model)
-    np.testing.assert_array_equal(back.q_d, loaded.q_d)
-    source = config_path("three_joint", "config")
-    robot = tmp_path / "mine.yaml"
-    text = source.read_text(encoding="utf-8").replace(
-        "urdf: three_joint.urdf", f"urdf: {source.parent.parent}/urdf/three_joint.urdf"
-    )
+    tables = tmp_path / "free.csv", tmp_path / "loaded.csv"
+    for table, log in zip(tables, (free, loaded), strict=True):
+        _write_table(table, model, log)
+    np.testing.assert_array_equal(read_tracked(tables[1], model).q_d, loaded.q_d)
+    source, robot = config_path("three_joint", "config"), tmp_path / "mine.yaml"
+    urdf = f"urdf: {source.parent.parent}/urdf/three_joint.urdf"
+    text = source.read_text(encoding="utf-8").replace("urdf: three_joint.urdf", urdf)
     robot.write_text(text, encoding="utf-8")
     command = f"tube {tables[0]} --loaded {tables[1]} --heaviest 3.6 --robot {robot} --write".split()
     assert main(command) == 2  # effort is `held` there
@@ -652,13 +630,11 @@ def test_tube_measures_both_loads_and_writes_the_robot_file(
     written = read_yaml(robot)["controller"]
     assert written["interface"] == "trajectory"
     assert "3.6 kg" in written["tube"]["origin"]
-    worst = np.abs(loaded.q_d - loaded.q).max(axis=0)
-    assert np.all(np.array(written["tube"]["inner_position"]) >= 2.0 * worst)
-    assert np.all(np.array(written["tube"]["inner_position"]) <= 2.01 * worst)
-    assert robot.read_text(encoding="utf-8").count("  tube:") == 1
-    assert text.replace("controller:\n", "") == robot.read_text(encoding="utf-8").replace(
-        "controller:\n" + tube_text(written["tube"]).replace("'", '"'), ""
-    )
+    inner, worst = np.array(written["tube"]["inner_position"]), np.abs(loaded.q_d - loaded.q).max(axis=0)
+    assert np.all((2.0 * worst <= inner) & (inner <= 2.01 * worst))
+    after, section = robot.read_text(encoding="utf-8"), tube_text(written["tube"]).replace("'", '"')
+    assert after.count("  tube:") == 1
+    assert text.replace("controller:\n", "") == after.replace(f"controller:\n{section}", "")
 
 
 def test_tube_refuses_what_it_cannot_measure(tmp_path: Path, model: RobotModel) -> None:
@@ -668,11 +644,12 @@ def test_tube_refuses_what_it_cannot_measure(tmp_path: Path, model: RobotModel) 
     still = replace(log, qd_d=log.qd_d * [1.0, 0.0, 1.0])
     with pytest.raises(LogError, match="shoulder is never moved"):
         measure_tube(model, [still], [still], 3.6, TubeMargins())
-    bad = replace(log, q=np.where(np.arange(len(log.q))[:, None] == 7, np.nan, log.q))
+    bad = tmp_path / "bad.csv"
+    _write_table(bad, model, replace(log, q=np.where(np.arange(len(log.q))[:, None] == 7, np.nan, log.q)))
     with pytest.raises(LogError):
-        read_tracked(_table(tmp_path / "bad.csv", model, bad), model)
+        read_tracked(bad, model)
     with pytest.raises(ConfigError):
-        write_tube(tmp_path / "bad.csv", {})
+        write_tube(bad, {})
 
 
 @pytest.mark.slow

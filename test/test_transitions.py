@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("rclpy")
 
+from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState, GetState
 from rclpy.task import Future
 from std_msgs.msg import String
@@ -30,6 +31,11 @@ class Managed:
         self._tell: Callable[[String], None] = lambda message: None
         self._queue: list[tuple[Any, Any, Future]] = []
         self.transitions = Transitions(self, ("arm",), clock=lambda: self.clock)  # type: ignore[arg-type]
+
+    def lose_first(self, what: str) -> None:
+        """Lose one request or answer, and no other."""
+        left = [what]
+        self.loses = lambda sent: sent in left and left.remove(sent) is None
 
     def create_client(self, kind: Any, name: str) -> Any:
         assert name == ("/arm/change_state" if kind is ChangeState else "/arm/get_state")
@@ -67,13 +73,9 @@ class Managed:
         if self.refuses or self.state != begin:
             self._tell(String(data=self.refuses or f"{name} refused"))
             return ChangeState.Response(success=False)
-        if self.fails:
-            self.state = 1
-            self._tell(String(data=f"{name} failed: ValueError"))
-            return ChangeState.Response(success=False)
-        self.state = goal
-        self._tell(String(data=f"{name}: done"))
-        return ChangeState.Response(success=True)
+        self.state = 1 if self.fails else goal
+        self._tell(String(data=f"{name} failed: ValueError" if self.fails else f"{name}: done"))
+        return ChangeState.Response(success=not self.fails)
 
     def outcome(self, transition: str, patience: float = 60.0) -> bool | None:
         """Of a transition that is asked for now."""
@@ -89,8 +91,6 @@ class Managed:
 
 
 def test_the_numbers_are_those_of_ros() -> None:
-    from lifecycle_msgs.msg import Transition
-
     for name, number in _NUMBERS.items():
         assert not name or number == getattr(Transition, f"TRANSITION_{name.upper()}")
 
@@ -98,8 +98,7 @@ def test_the_numbers_are_those_of_ros() -> None:
 @pytest.mark.parametrize("lost", ["request", "answer"])
 def test_what_is_lost_is_found_out(lost: str) -> None:
     arm = Managed()
-    first = [True]
-    arm.loses = lambda what: what == lost and bool(first) and first.pop()
+    arm.lose_first(lost)
     assert arm.outcome("configure") is True
     assert arm.state == 2
     assert arm.clock < 5 * _DOUBT
@@ -109,8 +108,7 @@ def test_what_is_lost_is_found_out(lost: str) -> None:
 def test_a_refusal_whose_answer_is_lost_is_a_refusal() -> None:
     arm = Managed()
     arm.refuses = "configure refused: no such robot"
-    first = [True]
-    arm.loses = lambda what: what == "answer" and bool(first) and first.pop()
+    arm.lose_first("answer")
     assert arm.outcome("configure") is False
     assert "no such robot" in arm.transitions.reasons["arm"]
     assert arm.asked == 1
@@ -119,8 +117,7 @@ def test_a_refusal_whose_answer_is_lost_is_a_refusal() -> None:
 def test_a_failure_that_led_elsewhere_is_one() -> None:
     arm = Managed()
     arm.state, arm.fails = 2, True
-    first = [True]
-    arm.loses = lambda what: what == "answer" and bool(first) and first.pop()
+    arm.lose_first("answer")
     assert arm.outcome("activate") is False
     assert arm.state == 1
     assert "failed" in arm.transitions.reasons["arm"]

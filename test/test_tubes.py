@@ -46,12 +46,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 import tracking
 
 BLEND_S = 0.3
+Tubes = tuple[ControllerGains, ...]
 
 
 def hold(q: np.ndarray, start: float, tube: int, identity: str = "0:1", sequence: int = 0) -> Plan:
     """To stay, 3 s; a successor may take over after one."""
     trajectory = QuinticTrajectory.to_rest(rest(q), q, 3.0)
     return Plan(trajectory, start, 1.0, identity, sequence, np.zeros(q.size), tube)
+
+
+@pytest.fixture(scope="module")
+def tubes(model: RobotModel, gains: ControllerGains) -> Tubes:
+    return tubes_of(model, gains)
 
 
 @pytest.fixture
@@ -71,8 +77,9 @@ def offered(loop: Loop, tube: int) -> Plan:
     return plan
 
 
-def between(gains: ControllerGains, narrow: ControllerGains) -> np.ndarray:
-    """(n,) r, rad/s, with more V than the narrow tube begins with, and less than the widest holds."""
+def between(tubes: Tubes) -> np.ndarray:
+    """(n,) r, rad/s, with more V than the narrowest tube begins with, and less than the widest holds."""
+    gains, narrow = tubes[0], tubes[-1]
     r = np.zeros(gains.K_r.size)
     r[0] = np.sqrt(2.0 * np.sqrt(narrow.V_max * gains.V_start) / gains.assumptions.inertia_upper[0])
     return r
@@ -130,9 +137,8 @@ def test_a_law_without_its_robust_term_leaves_it() -> None:
 # -- the controller begins, keeps and leaves it -----------------------------------------------------------------------
 
 
-def test_a_quiet_arm_begins_a_narrow_plan_and_keeps_its_tube(loop: Loop, model: RobotModel) -> None:
-    controller, tubes = loop.controller, tubes_of(model, loop.controller.gains)
-    narrow = len(tubes) - 1
+def test_a_quiet_arm_begins_a_narrow_plan_and_keeps_its_tube(loop: Loop, tubes: Tubes) -> None:
+    controller, narrow = loop.controller, len(tubes) - 1
     assert controller.tube == 0
     offered(loop, narrow)
     loop.run(0.02)
@@ -155,10 +161,9 @@ def test_a_quiet_arm_begins_a_narrow_plan_and_keeps_its_tube(loop: Loop, model: 
     ("what", "expected"), [("fast", "V may have been"), ("large box", "S was above"), ("begun", "only begun")]
 )
 def test_a_narrow_plan_is_not_begun_where_v_or_s_may_have_been_larger(
-    model: RobotModel, gains: ControllerGains, what: str, expected: str
+    model: RobotModel, tubes: Tubes, what: str, expected: str
 ) -> None:
-    tubes, loop = tubes_of(model, gains), Loop(model, gains)
-    narrow = tubes[-1]
+    loop = Loop(model, tubes[0])
     loop.start()
     controller, identity = loop.controller, "0:0"
     if what == "fast":
@@ -169,7 +174,7 @@ def test_a_narrow_plan_is_not_begun_where_v_or_s_may_have_been_larger(
         loop.run(0.1)
     assert controller.offer_plan(hold(loop.held(), loop.t + 0.002, len(tubes) - 1, identity), loop.t) is None
     if what == "fast":
-        loop.arm.qd = loop.arm.qd - between(gains, narrow)
+        loop.arm.qd = loop.arm.qd - between(tubes)
     loop.run(0.004)
     assert controller.state is ControllerState.HOLDING
     assert controller.counts["plan refused"] == 1
@@ -184,15 +189,16 @@ def test_a_narrow_plan_is_not_begun_where_v_or_s_may_have_been_larger(
 def test_what_counts_is_every_command_that_is_still_in_force(model: RobotModel) -> None:
     """Each condition alone: V, S, age, e, and how far back; in real time, one command in 64 that was late."""
     gains = design_gains(model)
-    tube, h, still = tubes_of(model, gains)[-1], gains.assumptions.hold_max, np.zeros(model.n)
-    large = between(gains, tube)
+    tubes, h, still = tubes_of(model, gains), gains.assumptions.hold_max, np.zeros(model.n)
+    tube, large = tubes[-1], between(tubes)
 
-    def why(bad: int = -1, age: float = 0.0, now: float = 0.064, step: float = 1e-3, **row: Any) -> str:
+    def why(bad: int = -1, late: Any = None, now: float = 0.064, usual: Any = still, **row: Any) -> str:
+        """Of 64 commands with the usual r, one of them bad, and the ages to which some came to be in force."""
         recent = RecentCommands(gains, np.full(model.n, 1e-5))
         for k in range(64):
-            e, r, S = (row.get(x, y) if k == bad else y for x, y in (("e", still), ("r", still), ("S", 0.1)))
-            recent.note(step * k, e, r, S, step)
-            recent.grew_old(age if k == bad else 0.0)
+            e, r, S = (row.get(x, y) if k == bad else y for x, y in (("e", still), ("r", usual), ("S", 0.1)))
+            recent.note(1e-3 * k, e, r, S, 1e-3)
+            recent.grew_old((late or {}).get(k, 0.0))
         return recent.why_not(tube, now)
 
     edge = tube.r_bound / tube.K_r * np.eye(model.n)[0]
@@ -210,23 +216,15 @@ def test_what_counts_is_every_command_that_is_still_in_force(model: RobotModel) 
     for share, expected in ((1.02, ""), (0.98, "(a command was 3 ms old)")):
         size = np.sqrt(2.0 * tube.V_start) - share * 4.0 * h * rate
         r = size / np.sqrt(gains.assumptions.inertia_upper[0]) * np.eye(model.n)[0]
-        recent = RecentCommands(gains, np.zeros(model.n))
-        for k in range(64):
-            recent.note(1e-3 * k, still, r, 0.1, 1e-3)
-            recent.grew_old(2.0 * h if k == 62 else 0.0)
-        found = recent.why_not(tube, 0.064)
+        found = why(late={62: 2.0 * h}, usual=r)
         assert (expected in found) if expected else found == ""
-    assert why(62, age=1.5 * h) == ""
-    assert "V may have been" in why(62, age=12 * h)
+    assert why(late={62: 1.5 * h}) == ""
+    assert "V may have been" in why(late={62: 12 * h})
     assert "V may have been" in why(now=0.063 + 12 * h)
-    assert "only begun" in why(62, age=25 * h)
+    assert "only begun" in why(late={62: 25 * h})
     # One that was late long ago costs nothing; one that is in the window widens it, and what it then holds counts.
-    assert why(58, age=12 * h) == ""
-    recent = RecentCommands(gains, np.zeros(model.n))
-    for k in range(64):
-        recent.note(1e-3 * k, still, still, np.inf if k == 56 else 0.1, 1e-3)
-        recent.grew_old({62: 1.5 * h, 58: 1.7 * h}.get(k, 0.0))
-    assert "not the law's own" in recent.why_not(tube, 0.064)
+    assert why(late={58: 12 * h}) == ""
+    assert "not the law's own" in why(56, late={62: 1.5 * h, 58: 1.7 * h}, S=np.inf)
     # Measurements that come unevenly: what was in force until the command before the last acted counts.
     recent, stamps = RecentCommands(gains, np.zeros(model.n)), [1e-3 * k for k in range(60)]
     stamps += [stamps[-1] + x for x in (1.05e-3, 2.1e-3, 3.15e-3, 3.16e-3)]
@@ -236,24 +234,24 @@ def test_what_counts_is_every_command_that_is_still_in_force(model: RobotModel) 
     assert "only begun" in RecentCommands(gains, np.full(model.n, 1e-5)).why_not(tube, 0.0)
 
 
-def test_in_motion_a_plan_that_may_not_begin_is_braked_for(loop: Loop, model: RobotModel) -> None:
-    controller, tubes = loop.controller, tubes_of(model, loop.controller.gains)
+def test_in_motion_a_plan_that_may_not_begin_is_braked_for(loop: Loop, tubes: Tubes) -> None:
+    controller = loop.controller
     offered(loop, 0)
     loop.run(0.9)
     following = hold(loop.held(), controller.plan.hand_over_time, len(tubes) - 1, sequence=1)
     assert controller.offer_plan(following, loop.t) is None
     while loop.t < following.start_time - 2.5 * PERIOD:
         loop.run(PERIOD)
-    loop.arm.qd = loop.arm.qd - between(controller.gains, tubes[-1])
+    loop.arm.qd = loop.arm.qd - between(tubes)
     loop.run(0.004)
     assert controller.state is ControllerState.BRAKING
     assert "V may have been" in controller.reason
     assert controller.tube == 0
 
 
-def test_late_commands_are_judged_by_the_tube_that_is_claimed(loop: Loop, model: RobotModel) -> None:
+def test_late_commands_are_judged_by_the_tube_that_is_claimed(loop: Loop, tubes: Tubes) -> None:
     """A gap that the widest tube's numbers cover, and the narrow one's do not, or the other way round."""
-    controller, tubes = loop.controller, tubes_of(model, loop.controller.gains)
+    controller = loop.controller
     offered(loop, len(tubes) - 1)
     loop.run(0.02)
     r = np.abs(controller.tracking_error[2])
@@ -263,13 +261,13 @@ def test_late_commands_are_judged_by_the_tube_that_is_claimed(loop: Loop, model:
         assert controller.followed.covers(loop.t + gap) is covered
 
 
-def test_bounds_that_are_reset_end_the_narrow_tube_and_not_the_widest(loop: Loop, model: RobotModel) -> None:
+def test_bounds_that_are_reset_end_the_narrow_tube_and_not_the_widest(loop: Loop, tubes: Tubes) -> None:
     controller = loop.controller
     offered(loop, 2)
     loop.run(3.2)
     assert (controller.state, controller.tube) == (ControllerState.HOLDING, 2)
     assert controller.reset_box() is None
-    most, seen = tubes_of(model, controller.gains)[2].assumptions.uncertainty, []
+    most, seen = tubes[2].assumptions.uncertainty, []
     for _ in range(400):
         loop.run(PERIOD)
         seen.append((controller.uncertainty <= most, controller.tube))
@@ -303,9 +301,8 @@ def test_a_claim_that_was_interrupted_begins_again_where_v_was_seen() -> None:
     model = load_robot("three_joint", **{"controller.uncertainty": most})
     prior, controller = model.arm_prior, Controller(model, design_gains(model, lockstep=True))
     assert controller.start(0.0, q, still) == []
-    assert (
-        controller.offer_box(ParameterBox(prior.mid - 0.5 * prior.rad, prior.mid + 0.5 * prior.rad, 0, 1), 0.0) is None
-    )
+    half = ParameterBox(prior.mid - 0.5 * prior.rad, prior.mid + 0.5 * prior.rad, 0, 1)
+    assert controller.offer_box(half, 0.0) is None
     claimed, above, refused = [], [], []
     for k in range(1, 400):
         t = k * PERIOD
@@ -324,17 +321,11 @@ def test_a_claim_that_was_interrupted_begins_again_where_v_was_seen() -> None:
     assert controller.state is ControllerState.TRACKING
 
 
-def test_a_plan_is_not_begun_outside_its_tube_though_nothing_is_claimed(
-    model: RobotModel, gains: ControllerGains
-) -> None:
-    tubes, loop = tubes_of(model, gains), Loop(model, gains)
-    loop.start()
-    loop.controller.offer_box(loop.truth_box(0.01, 1), 0.0)
-    loop.run(BLEND_S + 0.05)
+def test_a_plan_is_not_begun_outside_its_tube_though_nothing_is_claimed(loop: Loop, tubes: Tubes) -> None:
     loop.controller.note_late(False, "late")
     for tube, expected in ((len(tubes) - 1, ControllerState.HOLDING), (0, ControllerState.TRACKING)):
         assert loop.controller.offer_plan(hold(loop.held(), loop.t + 0.002, tube), loop.t) is None
-        loop.arm.qd = -between(gains, tubes[-1])
+        loop.arm.qd = -between(tubes)
         loop.run(0.004)
         assert loop.controller.state is expected
         assert not loop.controller.proved
@@ -355,14 +346,14 @@ def test_where_nothing_is_claimed_nothing_is_asked(model: RobotModel, gains: Con
         assert (loop.controller.state, loop.controller.proved) == (ControllerState.TRACKING, False)
 
 
-def test_a_start_begins_with_the_widest_and_an_unknown_tube_is_refused(loop: Loop, model: RobotModel) -> None:
-    controller, count = loop.controller, len(tubes_of(model, loop.controller.gains))
+def test_a_start_begins_with_the_widest_and_an_unknown_tube_is_refused(loop: Loop, tubes: Tubes) -> None:
+    controller, count = loop.controller, len(tubes)
     reason = controller.offer_plan(hold(loop.held(), loop.t + 0.1, count), loop.t)
     assert reason == f"plan is certified for tube {count}: expected at most {count - 1}, this controller's narrowest"
     offered(loop, 2)
     loop.run(0.02)
     controller.fault("test")
-    loop.arm.qd = np.zeros(model.n)
+    loop.arm.qd = np.zeros(loop.model.n)
     loop.start()
     assert controller.tube == 0
 
@@ -370,8 +361,8 @@ def test_a_start_begins_with_the_widest_and_an_unknown_tube_is_refused(loop: Loo
 # -- planner, files, messages, judge ----------------------------------------------------------------------------------
 
 
-def test_the_planner_takes_the_narrowest_tube_that_the_box_allows(model: RobotModel, gains: ControllerGains) -> None:
-    planner, tubes = Planner(model, Scene("open"), gains), tubes_of(model, gains)
+def test_the_planner_takes_the_narrowest_tube_that_the_box_allows(model: RobotModel, tubes: Tubes) -> None:
+    planner = Planner(model, Scene("open"), tubes[0])
     found = [narrowest_tube(model, tubes, box) for box in (model.arm_prior, known(model, 0.3), known(model, 0.02))]
     assert found[0] == 0 < found[1] < found[2]
     box, home = known(model, 0.02), np.array(model.settings.home)
@@ -441,10 +432,8 @@ def test_a_file_may_not_claim_another_tube(
     found = outcome(checker, path)
     assert (expected in found) if expected else found == ""
     if tube == 1:
-        assert (
-            "begins plans of tube 1 only where it has seen V and S small enough for it"
-            in checker.check(path).assumed[0]
-        )
+        assumed = checker.check(path).assumed[0]
+        assert "begins plans of tube 1 only where it has seen V and S small enough for it" in assumed
 
 
 def test_a_message_names_the_tube(model: RobotModel) -> None:

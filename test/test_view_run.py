@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -23,7 +23,7 @@ from std_msgs.msg import Float64MultiArray
 from safe_sysid.core.layout import PAYLOAD_NAMES
 from safe_sysid.nodes.common.base import LATCHED_INPUT
 
-ROOT = Path(__file__).resolve().parent.parent
+DEMO = [sys.executable, "-m", "safe_sysid.cli", "demo"]
 pytestmark = pytest.mark.slow
 
 
@@ -32,13 +32,7 @@ def demo(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     log = tmp_path / "demo.log"
     options = ["--view", "0", "--plans", "6", "--pace", "0.3", "--out", str(tmp_path / "run")]
     with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "safe_sysid.cli", "demo", *options],
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=tmp_path,
-            env=dict(os.environ),
-        )
+        process = subprocess.Popen([*DEMO, *options], stdout=output, stderr=subprocess.STDOUT, cwd=tmp_path)
     try:
         yield process, log
     finally:
@@ -101,19 +95,11 @@ def test_the_page_of_a_run(demo: tuple[subprocess.Popen[bytes], Path]) -> None:
 
 
 def test_a_port_that_is_taken_is_told_before_anything_starts(tmp_path: Path) -> None:
-    import socket
-
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        port = str(taken.getsockname()[1])
-        done = subprocess.run(
-            [sys.executable, "-m", "safe_sysid.cli", "demo", "--view", port, "--out", str(tmp_path / "run")],
-            capture_output=True,
-            text=True,
-            timeout=240,
-            cwd=tmp_path,
-        )
+        command = [*DEMO, "--view", str(taken.getsockname()[1]), "--out", str(tmp_path / "run")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=tmp_path)
     assert done.returncode == 2
     assert "a port that is free" in done.stderr
     assert "starting controller" not in done.stdout

@@ -134,29 +134,25 @@ def summary(**changes: Any) -> dict[str, Any]:
     }
 
 
+def verdict_of(folder: Path, **changes: Any) -> RunOutcome | None:
+    """What is read from a summary."""
+    (folder / "summary.json").write_text(json.dumps(summary(**changes)))
+    return read_verdict(folder / "summary.json")
+
+
 def test_the_end_of_a_run_is_read_from_its_summary(tmp_path: Path) -> None:
-    file = tmp_path / "summary.json"
-    assert read_verdict(file) is None
-    file.write_text(json.dumps(summary()))
-    verdict = read_verdict(file)
-    assert verdict is not None
-    assert verdict.good
-    assert verdict.facts == (
-        "torque at most 41.3 % of its limit",
-        "tracking error 41.3 % of its bound",
-        "clearance 12.3 mm",
-    )
+    assert read_verdict(tmp_path / "summary.json") is None
+    verdict = verdict_of(tmp_path)
+    facts = ("torque at most 41.3 % of its limit", "tracking error 41.3 % of its bound", "clearance 12.3 mm")
+    assert (verdict.good, verdict.facts) == (True, facts)
     np.testing.assert_array_equal(verdict.truth, np.full(10, 0.5))
 
 
 def test_a_run_that_never_moved_has_an_end_too(tmp_path: Path) -> None:
     """Where nothing was looked at the summary says null."""
-    file = tmp_path / "summary.json"
     nothing = {"torque": None, "tracking_position": None, "clearance": {"smallest_m": None}}
     ended = {"status": 1, "reason": "the plant died"}
-    file.write_text(json.dumps(summary(exit=ended, safety=nothing, parameters=[{"truth": None}] * 10)))
-    verdict = read_verdict(file)
-    assert verdict is not None
+    verdict = verdict_of(tmp_path, exit=ended, safety=nothing, parameters=[{"truth": None}] * 10)
     assert (verdict.good, verdict.text, verdict.facts, verdict.truth) == (False, "Failed: the plant died", (), None)
 
 
@@ -172,9 +168,7 @@ def test_a_run_that_never_moved_has_an_end_too(tmp_path: Path) -> None:
     ids=str,
 )
 def test_what_is_no_summary_is_no_end(tmp_path: Path, changes: dict[str, Any]) -> None:
-    file = tmp_path / "summary.json"
-    file.write_text(json.dumps(summary(**changes)))
-    assert read_verdict(file) is None
+    assert verdict_of(tmp_path, **changes) is None
 
 
 class StandIn:

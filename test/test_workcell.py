@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 from workcell_support import gen3, workcell
 
-from safe_sysid.control.gains.design import design_gains
+from safe_sysid.control.gains import ControllerGains
 from safe_sysid.errors import ConfigError
 from safe_sysid.planning.certification.certificate import start_check
 from safe_sysid.planning.motions.fast_motion import check_motion
 from safe_sysid.planning.task.inverse_kinematics import tool_pose
 from safe_sysid.resources import resource_path
-from safe_sysid.simulation.payloads import check_inside_prior, theta_e_with_payload
-from safe_sysid.studies.experiments.cell.dumbbells import in_hand
+from safe_sysid.robot.model import RobotModel
 from safe_sysid.studies.experiments.cell.make_motions import holding, surroundings, theta_with
 from safe_sysid.studies.experiments.cell.workcell import GRIP, load_workcell, reversed_motion, tool_axes, wanted_motions
 from safe_sysid.trajectories.quintic import QuinticTrajectory
@@ -45,15 +44,6 @@ def test_what_the_paper_says_is_in_the_file(name: str) -> None:
     np.testing.assert_array_equal(cell.criteria.torque, 0.9 * cell.criteria.drive_torque)
 
 
-@pytest.mark.parametrize("name", CELLS)
-def test_every_dumbbell_fits_the_hand_and_the_prior(name: str) -> None:
-    model = gen3()
-    hand = model.theta_nominal[model.layout.payload]
-    for item in workcell(name).dumbbells:
-        payload = in_hand(item.payload)
-        check_inside_prior(model, theta_e_with_payload(model, hand, payload), payload)
-
-
 @pytest.mark.parametrize("name", ["a", pytest.param("b", marks=pytest.mark.slow), "c"])
 def test_motions_begin_and_end_where_they_should_and_keep_their_limits(name: str) -> None:
     model, cell = gen3(), workcell(name)
@@ -61,11 +51,8 @@ def test_motions_begin_and_end_where_they_should_and_keep_their_limits(name: str
     heaviest = cell.dumbbells[-1]
     for item, task in zip(cell.dumbbells, cell.tasks, strict=True):
         up = np.array([0.0, 0.0, cell.gap if cell.release else 0.0])
-        ends = (
-            (task.pick, item.position, item.rotation),
-            (task.carry.knots[-1, 0], cell.target(item.name) + up, cell.place_rotation),
-        )
-        for q, middle, rotation in ends:
+        placed = task.carry.knots[-1, 0], cell.target(item.name) + up, cell.place_rotation
+        for q, middle, rotation in ((task.pick, item.position, item.rotation), placed):
             position, axes = tool_pose(model, q)
             np.testing.assert_allclose(position + axes @ GRIP, middle, atol=1e-5)
             np.testing.assert_allclose(axes, tool_axes(rotation), atol=1e-5)
@@ -82,9 +69,10 @@ def test_motions_begin_and_end_where_they_should_and_keep_their_limits(name: str
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_a_robust_method_may_stand_at_the_ready_pose_knowing_only_the_prior(name: str) -> None:
-    model, cell = gen3(), workcell(name)
-    gains = design_gains(model, lockstep=True)
+def test_a_robust_method_may_stand_at_the_ready_pose_knowing_only_the_prior(
+    name: str, model: RobotModel, gains: ControllerGains
+) -> None:
+    cell = workcell(name)
     scene = surroundings(cell, cell.dumbbells[0].name)
     assert start_check(model, model.arm_prior, scene, gains, cell.ready) == []
 
