@@ -72,14 +72,11 @@ def test_figure_2_follows_the_rigid_part(tmp_path: Path) -> None:
         "0.50000", "0.12500", "-", "-", "0.12500 (3)",
     ]  # fmt: skip
     path = model_tables.draw_figure_2(told, tmp_path)
-    assert path is not None
     assert path.stat().st_size > 1000
     assert model_tables.draw_figure_2({"rows": []}, tmp_path) is None
 
 
-def test_without_torch_the_command_says_how_to_get_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_torch_the_command_says_how_to_get_it(tmp_path: Path, monkeypatch, capsys) -> None:
     data = tmp_path / "data"
     data.mkdir()
     names = [f"panda_joint{k}" for k in range(1, 8)]

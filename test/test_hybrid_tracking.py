@@ -229,11 +229,8 @@ def test_what_table_2_trained_is_tracked_with_by_the_papers_names(tmp_path: Path
         write_hybrid(tmp_path / folder / "model.npz", learned)
     found = trained_models(tmp_path)
     assert list(found) == [
-        "RBD E2E, seed 1",
-        "RBD+LSTM+Sign 2S, seed 0",
-        "RBD+LSTM+Sign E2E, seed 1",
-        "RBD+Sign E2E, seed 1",
-    ]
+        "RBD E2E, seed 1", "RBD+LSTM+Sign 2S, seed 0", "RBD+LSTM+Sign E2E, seed 1", "RBD+Sign E2E, seed 1",
+    ]  # fmt: skip
     theta = {name: load_model(panda(), Path(found[f"{name} E2E, seed 1"]))[0] for name in ("RBD", "RBD+Sign")}
     np.testing.assert_array_equal(theta["RBD+Sign"], learned.theta)
     assert not np.any(theta["RBD"][panda().layout.coulomb])
@@ -314,9 +311,7 @@ def test_a_budget_is_fast_motions_first_and_no_more(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_trial_with_a_budget_has_all_that_the_page_shows(
-    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trial_with_a_budget_has_all_that_the_page_shows(tiny: Path, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(budgets, "_SAMPLES", 100)  # of 500: there are no more than seconds of data
     monkeypatch.setattr(budgets, "_CANDIDATES", 400)
     settings = {"data": str(tiny), "out": str(tmp_path / "out"), "faster": str(tmp_path), "scale": 1.0, "motions": 1}
@@ -344,9 +339,7 @@ def test_a_trial_with_a_budget_has_all_that_the_page_shows(
 
 
 @pytest.mark.slow
-def test_command_prints_base_parameters_and_refuses(
-    tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_prints_base_parameters_and_refuses(tiny: Path, tmp_path: Path, capsys) -> None:
     told = tmp_path / "table.json"
     arguments = ["experiment", "hybrid", "--data", str(tiny), "--out", str(tmp_path / "out"), "--jobs", "1"]
     assert main([*arguments, "--table", "5", "--json", str(told)]) == 0

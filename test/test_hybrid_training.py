@@ -82,7 +82,6 @@ def test_the_semidefinite_program_finds_the_arm(make: Callable[..., Dataset], mo
     assert found.errors["test"]["nmse"] < 1e-12
     assert found.parts["rbd"]["test"]["nmse"] > 1e-9  # the same arm without its friction
     theta, layout = found.learned.theta, model.layout
-    assert theta is not None
     np.testing.assert_allclose(theta[layout.coulomb], model.theta_nominal[layout.coulomb], atol=1e-6)
     assert all(is_consistent(theta[layout.link(j)]) for j in range(model.n))
     without = identified(model, exact, friction=False)
@@ -220,9 +219,7 @@ def short(epochs: int = 4, batch: int = 10, **more: object):  # type: ignore[no-
 
 
 @needs_torch
-def test_a_training_goes_on_after_a_kill_as_if_nothing_had_been(
-    dataset: Dataset, model: RobotModel, tmp_path: Path
-) -> None:
+def test_a_training_goes_on_after_a_kill_as_if_nothing_had_been(dataset, model, tmp_path: Path) -> None:
     class KilledError(Exception):
         pass
 

@@ -20,7 +20,6 @@ from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import dumbbell
 
 MODES = ("uniform", "random_sign", "constant", "grow", "shrink")
-PAYLOAD = slice(60, 70)
 
 
 def log_of(model, seed, payload=8, n_plans=1, mode="uniform", t_f=2.0):
@@ -99,15 +98,13 @@ def test_noise_aimed_at_a_bound_touches_but_does_not_cross(model, errors, case, 
     a, b, window = 0.05, 0.15, (0.05,)
     declared = dataclasses.replace(errors, torque_rel=b, acceleration=1.05 * log.largest_acceleration)
     # The arm itself known exactly (a box with 88 flat sides), and nothing of the payload: only noise is in the way.
-    lower, upper = theta.copy(), theta.copy()
-    lower[PAYLOAD] -= np.array([6.0] + 9 * [2.0])
-    upper[PAYLOAD] += np.array([6.0] + 9 * [2.0])
-    model = dataclasses.replace(model, arm_prior=ParameterBox(lower, upper))
+    room, payload = np.array([6.0] + 9 * [2.0]), theta[60:70]
+    box = ParameterBox(theta, theta).with_payload(payload - room, payload + room)
+    model = dataclasses.replace(model, arm_prior=box)
 
     def aim(proof, index, sign):
         """Signs (N, n) that raise the lower (sign > 0) or lower the upper bound: those of the rows' multipliers."""
-        rows, y = proof.rows, proof.row_multipliers[index - 60 if sign > 0 else index - 50]
-        y = y * sign  # a minimiser's
+        rows, y = proof.rows, sign * proof.row_multipliers[index - 60 if sign > 0 else index - 50]  # a minimiser's
         signs = np.zeros(log.torque.shape)
         for value, start, end, joint in zip(y, rows.start, rows.end, rows.joint, strict=True):
             signs[(log.stamps > start + 1e-6) & (log.stamps < end + 1e-6), joint] += np.sign(value)
@@ -118,7 +115,7 @@ def test_noise_aimed_at_a_bound_touches_but_does_not_cross(model, errors, case, 
 
     attacked = []
     for index, sign in ((63, 1.0), (60, -1.0)):
-        data = noisy(log, a, b, None, "none", signs=np.zeros(log.torque.shape))
+        data = noisy(log, a, b, None, "none")
         distance = []
         for _ in range(4):
             result = update(data)

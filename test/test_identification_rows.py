@@ -81,12 +81,6 @@ def test_quadrature_alone_holds_at_coarse_sampling(ramp):
     assert ratio.max() > 0.005  # a bound a thousand times too large would prove nothing
 
 
-def test_row_error_of_noise_on_the_bound_is_almost_attained(case):
-    data = noisy(case.log, 0.05, 0.1, case.rng, "grow")
-    ratio = case.ratio(case.rows(data, case.errors(torque_abs=0.05, torque_rel=0.1)))
-    assert 0.9 < ratio.max() <= 1.0
-
-
 def test_dropping_a_term_of_w_is_found():
     """Each cause alone, removed from w, must leave the truth outside of some row: then every term is needed."""
     rough = Case(11, 3, dt=1e-2, chatter=8.0, coulomb=0.0, substeps=10, duration=2.0)

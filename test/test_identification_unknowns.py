@@ -151,10 +151,9 @@ def test_ten_milliradians_at_one_joint():
     """Declared exact, the log is found to be a contradiction and nothing is bounded; declared, the bounds hold."""
     rng = np.random.default_rng(7)
     model, theta = random_model(rng, 3, torque=(0.002, 0.002))
-    prior, payload = model.arm_prior, model.layout.payload
-    lower, upper = (theta + 0.2 * (side - theta) for side in (prior.lower, prior.upper))  # an arm known to 1 %
-    lower[payload], upper[payload] = prior.lower[payload], prior.upper[payload]
-    model = dataclasses.replace(model, arm_prior=ParameterBox(lower, upper))
+    prior = model.arm_prior
+    known = ParameterBox(*(theta + 0.2 * (side - theta) for side in (prior.lower, prior.upper)))  # an arm known to 1 %
+    model = dataclasses.replace(model, arm_prior=known.with_payload(prior.payload_lower, prior.payload_upper))
     data = random_log(rng, model, theta, 1.5)
     off = np.array([0.0, 0.01, 0.0])
     data = dataclasses.replace(data, q=data.q - off)

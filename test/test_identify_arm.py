@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import mujoco
 import numpy as np
@@ -200,9 +199,7 @@ SWAP = ([1, 3], [3, 1])
         ("effort", 1, 2.5, "gear ratio"),
     ],
 )
-def test_a_log_that_is_not_what_it_says_is_named_not_fitted(
-    names: str, joints: Any, factor: float, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_log_that_is_not_what_it_says_is_named_not_fitted(names, joints, factor, words, tmp_path, capsys) -> None:
     """Columns of these names take those of other joints, or are multiplied."""
 
     def change(arrays: dict) -> None:

@@ -1,7 +1,4 @@
-"""Every key of a robot's file is in the identity that bounds are loaded under, or a reason says why not.
-
-Each is changed, and the identity must follow, or must not.
-"""
+"""Every key of a robot's file, changed, changes the identity that bounds are loaded under, or a reason says why not."""
 
 from __future__ import annotations
 

@@ -226,7 +226,6 @@ def test_xacro_gives_every_joint_its_interfaces(arm: arm_files.Arm, tmp_path: Pa
         assert [s.get("name") for s in joint.findall("state_interface")] == ["position", "velocity", "effort"]
         assert float(joint.findtext("state_interface/param") or "nan") == home
     plugin = robot.find("gazebo/plugin")
-    assert plugin is not None
     assert plugin.findtext("parameters") == str(tmp_path / "controllers.yaml")
     assert plugin.findtext("ros/namespace") == "cell/arm_1"
     assert float(plugin.findtext("position_proportional_gain") or "nan") == GazeboServoArm.GAIN
@@ -239,10 +238,8 @@ def test_gazebo_holds_what_the_hand_holds(tmp_path: Path, spec: str) -> None:
     """Mass, centre and inertia by Pinocchio's own reader, fastened to the tool."""
     held = hexagonal_dumbbell(6) if spec == "hexagon" else payload_from_spec(spec)
     arm = arm_files.load_arm("kinova_gen3_gazebo")
-    models = [
-        pin.buildModelFromXML(arm_files.gazebo_description(arm, tmp_path / "c.yaml", payload=payload))
-        for payload in (NO_PAYLOAD, held)
-    ]
+    texts = (arm_files.gazebo_description(arm, tmp_path / "c.yaml", payload=payload) for payload in (NO_PAYLOAD, held))
+    models = [pin.buildModelFromXML(text) for text in texts]
     before, after = (model.inertias[model.njoints - 1] for model in models)
     tool = models[1].frames[models[1].getFrameId("end_effector_link")].placement
     mass, centre, inertia = com_and_inertia(held.theta)
@@ -305,7 +302,6 @@ def test_sdformat_takes_the_arm_with_all_its_mass(arm: arm_files.Arm, tmp_path: 
     file.write_text(ET.tostring(expanded(arm, tmp_path), encoding="unicode"))
     assert "Valid" in sdf(file, "-k")
     model = ET.fromstring(sdf(file, "-p")).find("model")
-    assert model is not None
     mass = sum(float(link.findtext("inertial/mass") or 0.0) for link in model.findall("link"))
     assert mass == pytest.approx(sum(arm.chain.masses.values()), rel=1e-5)
     joints = {joint.get("name"): joint for joint in model.findall("joint")}
@@ -357,13 +353,11 @@ DISPLAYS = {
     "rviz_default_plugins/RobotModel": "String",
     "rviz_default_plugins/MarkerArray": "MarkerArray",
 }
-#: Published by robot_state_publisher, latched.
-ELSEWHERE = {"robot_description": ("String", "LATCHED")}
 
 
 def published() -> dict[str, tuple[str, str]]:
     """Topic -> (type, quality of service) of every publisher in the nodes' sources."""
-    found = dict(ELSEWHERE)
+    found = {"robot_description": ("String", "LATCHED")}  # by robot_state_publisher
     for file in (ROOT / "safe_sysid" / "nodes").rglob("*.py"):
         for kind, topic, qos in re.findall(r'create_publisher\(\s*(\w+),\s*"(\w+)",\s*(\w+)\s*\)', file.read_text()):
             found[topic] = (kind, qos)
@@ -469,15 +463,14 @@ from types import ModuleType
 sys.path.insert(0, {test!r})
 import launch_stand_in as stand_in
 stand_in.install()
-more = dict(
-    launch_event_handlers=("launch.event_handlers", "OnProcessExit"),
-    launch_sources=("launch.launch_description_sources", "PythonLaunchDescriptionSource"),
-    substitutions=("launch.substitutions", "PathJoinSubstitution"),
-    ros_substitutions=("launch_ros.substitutions", "FindPackageShare"),
-    handler=("launch.actions", "RegisterEventHandler"),
-    include=("launch.actions", "IncludeLaunchDescription"),
-)
-for place, name in more.values():
+for place, name in (
+    ("launch.event_handlers", "OnProcessExit"),
+    ("launch.launch_description_sources", "PythonLaunchDescriptionSource"),
+    ("launch.substitutions", "PathJoinSubstitution"),
+    ("launch_ros.substitutions", "FindPackageShare"),
+    ("launch.actions", "RegisterEventHandler"),
+    ("launch.actions", "IncludeLaunchDescription"),
+):
     module = sys.modules.setdefault(place, ModuleType(place))
     setattr(module, name, stand_in.kind(name))
 spec = importlib.util.spec_from_file_location("gazebo", {file!r})
