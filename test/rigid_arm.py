@@ -5,8 +5,25 @@ from __future__ import annotations
 import numpy as np
 import pinocchio as pin
 
+from safe_sysid.control.laws.law import ModelInUse
+from safe_sysid.dynamics import dynamics_of
 from safe_sysid.robot.model import RobotModel
-from safe_sysid.robot.parameters import com_and_inertia
+from safe_sysid.robot.parameters import ParameterBox, com_and_inertia
+
+
+def in_use(box: ParameterBox, nominal: np.ndarray | None = None) -> ModelInUse:
+    """What a law is told: a box, and its middle if no other estimate is."""
+    return ModelInUse(box.mid if nominal is None else nominal, box.mid, box.rad)
+
+
+def slotine_li(
+    model: RobotModel, K_r: np.ndarray | float, q: np.ndarray, qd: np.ndarray, reference: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """W_s (n, 14 n) and r (n,) of a state and a reference (3, n)."""
+    e, de = reference[0] - q, reference[1] - qd
+    motion = q, qd, reference[1] + K_r * e, reference[2] + K_r * de
+    transition = model.friction_transition_velocity
+    return dynamics_of(model.kinematics).slotine_li_regressor(*motion, transition), de + K_r * e
 
 
 def pinocchio_model(model: RobotModel, theta: np.ndarray) -> pin.Model:

@@ -10,6 +10,7 @@ import pytest
 
 from safe_sysid.cli import main
 from safe_sysid.commands.learn import hybrid as command
+from safe_sysid.learning.neural.dataset import DatasetEntry, write_index
 from safe_sysid.learning.neural.models import MODELS, OPTIMIZATIONS
 from safe_sysid.studies.hybrid import model_tables
 from safe_sysid.studies.hybrid.make_data import make_data
@@ -31,22 +32,23 @@ def test_every_row_of_the_paper_is_a_model_that_is_trained_or_a_part_of_one() ->
         assert all(name in MODELS for name, _ in rows)
 
 
+def errors(value: float) -> dict[str, dict[str, object]]:
+    return {split: {"nmse": value, "nmse_per_joint": [value]} for split in ("train", "validation", "test")}
+
+
+def trial(index: int, name: str, optimization: str, seed: int, value: float, **more: object) -> dict[str, object]:
+    return {
+        "index": index, "model": name, "optimization": optimization, "seed": seed, "errors": errors(value),
+        "parts": {}, "epochs": 3, "seconds": 1.0, "ended": "epochs", **more,
+    }  # fmt: skip
+
+
 def test_rows_and_their_table() -> None:
-    def errors(value: float) -> dict[str, dict[str, object]]:
-        return {split: {"nmse": value, "nmse_per_joint": [value]} for split in ("train", "validation", "test")}
-
-    def trial(index: int, name: str, optimization: str, seed: int, value: float) -> dict[str, object]:
-        parts = {} if name == "lstm" else {"rbd": errors(3.0 * value), "rbd_sign": errors(2.0 * value)}
-        done = {"epochs": 3, "seconds": 1.0, "ended": "epochs"}
-        return {
-            "index": index, "model": name, "optimization": optimization, "seed": seed, "errors": errors(value),
-            "parts": parts, **done,
-        }  # fmt: skip
-
     found = [
-        trial(0, "rbd_sign_lstm", "e2e", 0, 0.25), trial(4, "rbd_sign_lstm", "e2e", 1, 0.75),
-        trial(3, "lstm", "e2e", 0, 0.125), {"index": 1, "error": "no"},
-    ]  # fmt: skip
+        trial(index, "rbd_sign_lstm", "e2e", seed, x, parts={"rbd": errors(3.0 * x), "rbd_sign": errors(2.0 * x)})
+        for index, seed, x in ((0, 0, 0.25), (4, 1, 0.75))
+    ]
+    found += [trial(3, "lstm", "e2e", 0, 0.125), {"index": 1, "error": "no"}]
     told = model_tables.summary("2", {"kind": "x"}, found)
     assert told["errors"] == ["no"]
     assert [(r["model"], r["optimization"], r["seed"], r["test"]) for r in told["rows"]] == [
@@ -55,42 +57,30 @@ def test_rows_and_their_table() -> None:
         ("lstm", "e2e", 0, 0.125),
     ]  # fmt: skip
     shown = model_tables.table("2", told)
-    cells = dict(
-        zip(zip(*(shown.columns[k]._cells for k in (0, 1)), strict=True), shown.columns[5]._cells, strict=True)
-    )
+    cells = {(name, how): cell for name, how, cell in zip(*(shown.columns[k]._cells for k in (0, 1, 5)), strict=True)}
     assert cells["rigid arm with friction and a network with memory", "e2e"] == "0.50000 ± 0.25000 (0.0033)"
     assert cells["rigid arm with friction and a network with memory", "2s"] == "- (0.0035)"
 
 
 def test_figure_2_follows_the_rigid_part(tmp_path: Path) -> None:
-    errors = {split: {"nmse": 0.5, "nmse_per_joint": [0.5]} for split in ("train", "validation", "test")}
     found = [
-        {
-            "index": k, "model": name, "optimization": optimization, "seed": 0, "errors": errors, "parts": {},
-            "epochs": 3, "seconds": 1.0, "ended": "epochs", "rigid": [0.5, 0.25, 0.125],
-        }
-        for k, (name, optimization) in enumerate(model_tables.TRAINED["parts"])
-    ]  # fmt: skip
+        trial(k, *which, 0, 0.5, rigid=[0.5, 0.25, 0.125]) for k, which in enumerate(model_tables.TRAINED["parts"])
+    ]
     told = model_tables.summary("parts", {}, found)
     assert [row["rigid"] for row in told["rows"]] == [[0.5, 0.25, 0.125]] * 3
     assert [next(iter(c._cells)) for c in model_tables.table_parts(told).columns][2:] == [
         "0.50000", "0.12500", "-", "-", "0.12500 (3)",
     ]  # fmt: skip
     path = model_tables.draw_figure_2(told, tmp_path)
-    assert path is not None
     assert path.stat().st_size > 1000
     assert model_tables.draw_figure_2({"rows": []}, tmp_path) is None
 
 
-def test_without_torch_the_command_says_how_to_get_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_torch_the_command_says_how_to_get_it(tmp_path: Path, monkeypatch, capsys) -> None:
     data = tmp_path / "data"
     data.mkdir()
     names = [f"panda_joint{k}" for k in range(1, 8)]
-    told = {"schema": "safe_sysid dataset 1", "robot": "panda", "joints": names, "rate_hz": 1000.0, "effects": 1.0}
-    told["trajectories"] = [{"file": "0.npz", "speed": "fast", "split": "train"}]  # type: ignore[assignment]
-    (data / "dataset.json").write_text(json.dumps(told))
+    write_index(data, "panda", names, 1000.0, 1.0, [DatasetEntry("0.npz", "fast", "train")])
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     for which in ("1", "2", "4"):
         status = main(["experiment", "hybrid", "--table", which, "--data", str(data), "--out", str(tmp_path / "out")])

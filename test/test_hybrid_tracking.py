@@ -28,7 +28,7 @@ from safe_sysid.studies.hybrid import budgets
 from safe_sysid.studies.hybrid import make_data as data
 from safe_sysid.studies.hybrid.base_parameters import combinations, summary_5, table_5
 from safe_sysid.studies.hybrid.budgets import normalised_error, run_budget, table_which, train_part
-from safe_sysid.studies.hybrid.drive import GAINS, ModelFeedForward, drive, impedance
+from safe_sysid.studies.hybrid.drive import ModelFeedForward, drive, impedance
 from safe_sysid.studies.hybrid.friction import OwnFriction
 from safe_sysid.studies.hybrid.model_tables import summary_joints
 from safe_sysid.studies.hybrid.motions import FAST, SLOW, exciting_series, minimum_jerk, set_points, slower
@@ -159,8 +159,7 @@ def test_identified_is_the_truth_of_a_rigid_arm() -> None:
     assert len(base) == 50, "43 of the links, as the paper's table V, and seven of friction"
     fresh = rng.uniform(low, high, (100, 7)), *rng.normal(0.0, 1.0, (2, 100, 7))
     assert rigid_torque(model, found, *fresh) == pytest.approx(rigid_torque(model, theta, *fresh), abs=1e-6)
-    assert all(is_consistent(found[model.layout.link(j)]) for j in range(7))
-    assert all(is_consistent(drawing(model)[model.layout.link(j)]) for j in range(7))
+    assert all(is_consistent(x[model.layout.link(j)]) for x in (found, drawing(model)) for j in range(7))
     with pytest.raises(ParameterError, match="expected one of links"):
         identified(model, [(q, qd, qdd, tau)], "rotors")
 
@@ -176,7 +175,7 @@ def test_combinations_of_table_5_are_the_arms_base_parameters() -> None:
     assert matrix - (matrix @ space.T) @ space == pytest.approx(0.0, abs=1e-13)
     assert np.linalg.matrix_rank(matrix) == 43
     told = summary_5({"itself": panda().theta_nominal}, panda().theta_nominal)
-    assert all(row["true"] == row["models"]["itself"] for row in told["rows"])
+    assert [row["true"] for row in told["rows"]] == [row["models"]["itself"] for row in told["rows"]]
     assert table_5(told).row_count == 43
 
 
@@ -185,18 +184,13 @@ def test_combinations_of_table_5_are_the_arms_base_parameters() -> None:
 
 def test_stiff_impedance_tracks_a_rigid_arm_that_it_knows() -> None:
     model = panda()
-    reference = set_points(model, 0.4, 1, step=0.2).reference()
-    run = drive(arm(0.0), impedance(model, "stiff"), np.array(model.theta_nominal), reference)
-    assert np.abs(run.true - reference[:, 0]).max() < 2e-3
-
-
-def test_gains_are_the_papers_and_critically_damped() -> None:
-    stiff = impedance(panda(), "stiff")
-    assert GAINS["stiff"] == (400.0, 400.0, 200.0, 200.0, 200.0, 200.0, 200.0)
-    stiffness, damping, mobility = stiff._gains
-    assert stiffness == pytest.approx(GAINS["stiff"])
+    reference, law = set_points(model, 0.4, 1, step=0.2).reference(), impedance(model, "stiff")
+    stiffness, damping, mobility = law._gains  # the paper's, critically damped
+    assert stiffness == pytest.approx((400.0, 400.0, 200.0, 200.0, 200.0, 200.0, 200.0))
     assert damping == pytest.approx(2.0 * np.sqrt(stiffness))
     assert mobility == pytest.approx(1.0)
+    run = drive(arm(0.0), law, np.array(model.theta_nominal), reference)
+    assert np.abs(run.true - reference[:, 0]).max() < 2e-3
 
 
 def test_a_model_in_the_seam_is_the_feed_forward() -> None:
@@ -205,18 +199,16 @@ def test_a_model_in_the_seam_is_the_feed_forward() -> None:
     state = np.random.default_rng(8).uniform(-0.5, 0.5, (3, 7)) + [[0.0] * 3 + [-1.5] + [0.0] * 3] * 3
     feed = ModelFeedForward(model, off, lambda *s: rigid_torque(model, np.array(model.theta_nominal), *s))
     law = impedance(model, "soft")
-    reference = np.stack([state[0], state[1], state[2]])
     known = ModelInUse(off, off, np.zeros(len(off)))
-    added, trust = feed(state[0], state[1], *reference, 0.0)
-    command = law.step(0.0, state[0], state[1], reference, known) + trust * added
+    added, trust = feed(*state[:2], *state, 0.0)
+    command = law.step(0.0, *state[:2], state, known) + trust * added
     assert command == pytest.approx(rigid_torque(model, np.array(model.theta_nominal), *state), abs=1e-9)
 
 
 def test_trials_give_tables_beside_the_papers(tmp_path: Path) -> None:
     files = write_rigid_models(tmp_path, None)
     assert list(files) == ["drawing"]
-    models = {"RBD 2S": files["drawing"]}
-    options = {"models": models, "scale": 0.0, "motions": 1}
+    options = {"models": {"RBD 2S": files["drawing"]}, "scale": 0.0, "motions": 1}
     assert total(options) == 6
     results = [run_trial(0, k, options) for k in (3, 5)]  # fast, medium and stiff
     assert [r["gains"] for r in results] == ["medium", "stiff"]
@@ -237,20 +229,13 @@ def test_what_table_2_trained_is_tracked_with_by_the_papers_names(tmp_path: Path
         write_hybrid(tmp_path / folder / "model.npz", learned)
     found = trained_models(tmp_path)
     assert list(found) == [
-        "RBD E2E, seed 1",
-        "RBD+LSTM+Sign 2S, seed 0",
-        "RBD+LSTM+Sign E2E, seed 1",
-        "RBD+Sign E2E, seed 1",
-    ]
-    with_friction, without = (
-        load_model(panda(), Path(found[f"{name} E2E, seed 1"]))[0] for name in ("RBD+Sign", "RBD")
-    )
-    np.testing.assert_array_equal(with_friction, learned.theta)
-    assert not np.any(without[panda().layout.coulomb])
-    trials = [
-        {"model": f"RBD E2E, seed {seed}", "gains": "soft", "duration": 10.0, "rmse": [float(seed)] * 7}
-        for seed in (1, 2)
-    ]
+        "RBD E2E, seed 1", "RBD+LSTM+Sign 2S, seed 0", "RBD+LSTM+Sign E2E, seed 1", "RBD+Sign E2E, seed 1",
+    ]  # fmt: skip
+    theta = {name: load_model(panda(), Path(found[f"{name} E2E, seed 1"]))[0] for name in ("RBD", "RBD+Sign")}
+    np.testing.assert_array_equal(theta["RBD+Sign"], learned.theta)
+    assert not np.any(theta["RBD"][panda().layout.coulomb])
+    trial = {"gains": "soft", "duration": 10.0}
+    trials = [trial | {"model": f"RBD E2E, seed {seed}", "rmse": [float(seed)] * 7} for seed in (1, 2)]
     row = summary("7", {}, trials)["rows"][0]
     assert (row["model"], row["mean"]) == ("RBD E2E", 1.5)
     assert row["paper"] == pytest.approx(19.013, abs=1e-3)
@@ -302,10 +287,8 @@ def test_friction_known_exactly_is_best_only_where_nothing_else_is_missed(tmp_pa
     rows = {(row["arm"], row["friction"]): row["rmse"]["soft, 10 s"] for row in json.loads(told.read_text())["rows"]}
     assert len(rows) == 12
     assert rows["without both", "its own, desired"] < 0.2 * rows["without both", "Coulomb, measured"]
-    assert (
-        min(rows["as in the file", f"its own, {what}"] for what in ("measured", "desired"))
-        > 2.0 * (rows["as in the file", "Coulomb, measured"])
-    )
+    for what in ("measured", "desired"):
+        assert rows["as in the file", f"its own, {what}"] > 2.0 * rows["as in the file", "Coulomb, measured"]
 
 
 # ------------------------------------------------------------------------------------------------ which model when
@@ -328,9 +311,7 @@ def test_a_budget_is_fast_motions_first_and_no_more(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_trial_with_a_budget_has_all_that_the_page_shows(
-    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trial_with_a_budget_has_all_that_the_page_shows(tiny: Path, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(budgets, "_SAMPLES", 100)  # of 500: there are no more than seconds of data
     monkeypatch.setattr(budgets, "_CANDIDATES", 400)
     settings = {"data": str(tiny), "out": str(tmp_path / "out"), "faster": str(tmp_path), "scale": 1.0, "motions": 1}
@@ -358,9 +339,7 @@ def test_a_trial_with_a_budget_has_all_that_the_page_shows(
 
 
 @pytest.mark.slow
-def test_command_prints_base_parameters_and_refuses(
-    tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_prints_base_parameters_and_refuses(tiny: Path, tmp_path: Path, capsys) -> None:
     told = tmp_path / "table.json"
     arguments = ["experiment", "hybrid", "--data", str(tiny), "--out", str(tmp_path / "out"), "--jobs", "1"]
     assert main([*arguments, "--table", "5", "--json", str(told)]) == 0

@@ -23,6 +23,7 @@ from safe_sysid.simulation.payloads import payload_from_spec, theta_e_with_paylo
 pytestmark = pytest.mark.unproved
 
 SEEDS = st.integers(0, 10**6)
+GROUPS = np.arange(240) % 3
 
 
 @given(SEEDS)
@@ -52,44 +53,34 @@ def test_forgetting_is_exponential_weighting(seed, forgetting):
     )
 
 
-def coverage(fit, confidence, trials, rows, unknowns=4, spread=lambda rng, rows: 1.0, seed=0):
-    """Share of components inside their interval over many draws of normal errors, and its standard deviation."""
-    rng = np.random.default_rng(seed)
-    inside = 0
+def reweighted(matrix, target):
+    return fit_irls(matrix, target, GROUPS)
+
+
+def forgetting(matrix, target):
+    rls = RecursiveLeastSquares(np.zeros(4), 1e8 * np.eye(4), 0.97)
+    rls.add(matrix, target)
+    return rls.fit()
+
+
+@pytest.mark.parametrize(
+    ("fit", "confidence", "trials", "sigma", "more"),
+    [
+        (fit_ols, 0.5, 1500, np.ones(9), 0.0),
+        (fit_ols, 0.9, 1500, np.ones(9), 0.0),
+        (reweighted, 0.9, 120, np.array([0.1, 1.0, 10.0])[GROUPS], 0.015),  # asymptotic: the scales are estimated too
+        (forgetting, 0.9, 120, np.ones(200), 0.01),  # Student's quantile is no exact one under weights
+    ],
+)
+def test_intervals_hold_the_truth_at_the_stated_rate(fit, confidence, trials, sigma, more):
+    """Over many draws of normal errors, within four standard deviations of the share of components inside."""
+    rng, inside = np.random.default_rng(0), 0
     for _ in range(trials):
-        matrix, truth = rng.normal(size=(rows, unknowns)), rng.normal(size=unknowns)
-        sigma = spread(rng, rows) * np.ones(rows)
-        found = fit(matrix, matrix @ truth + sigma * rng.normal(size=rows))
+        matrix, truth = rng.normal(size=(len(sigma), 4)), rng.normal(size=4)
+        found = fit(matrix, matrix @ truth + sigma * rng.normal(size=len(sigma)))
         inside += int(np.sum(np.abs(found.estimate - truth) <= found.half_widths(confidence)))
-    n = trials * unknowns
-    return inside / n, np.sqrt(confidence * (1.0 - confidence) / n)
-
-
-@pytest.mark.parametrize("confidence", [0.5, 0.9])
-def test_ordinary_intervals_hold_the_truth_at_the_stated_rate(confidence):
-    rate, deviation = coverage(fit_ols, confidence, trials=1500, rows=9)
-    assert abs(rate - confidence) < 4.0 * deviation
-
-
-def test_reweighted_intervals_hold_the_truth_at_the_stated_rate():
-    groups = np.arange(240) % 3
-    scales = np.array([0.1, 1.0, 10.0])
-
-    def fit(matrix, target):
-        return fit_irls(matrix, target, groups)
-
-    rate, deviation = coverage(fit, 0.9, trials=120, rows=240, spread=lambda rng, rows: scales[groups])
-    assert abs(rate - 0.9) < 4.0 * deviation + 0.015  # asymptotic: the scales are estimated too
-
-
-def test_recursive_intervals_hold_the_truth_at_the_stated_rate_while_forgetting():
-    def fit(matrix, target):
-        rls = RecursiveLeastSquares(np.zeros(4), 1e8 * np.eye(4), 0.97)
-        rls.add(matrix, target)
-        return rls.fit()
-
-    rate, deviation = coverage(fit, 0.9, trials=120, rows=200)
-    assert abs(rate - 0.9) < 4.0 * deviation + 0.01  # Student's quantile is no exact one under weights
+    deviation = np.sqrt(confidence * (1.0 - confidence) / (4 * trials))
+    assert abs(inside / (4 * trials) - confidence) < 4.0 * deviation + more
 
 
 def test_reweighting_uses_the_quiet_joint_and_shrugs_off_outliers():
@@ -167,13 +158,9 @@ def test_only_proved_variants_are_labelled_guaranteed(exact, variant):
     model, errors, data, truth = exact
     result = estimate_with("sensitivity", model, errors, data, window=0.1, variant=variant)
     assert result.contains(truth)
+    label = {"linear": "guaranteed", "enclosed": "not proved"}.get(variant, "not guaranteed")
+    assert result.message.split(":")[0] == label
     assert result.guaranteed == (variant == "linear")  # with 5 % of arm nothing else is proved
-    assert (
-        result.message.split(":")[0]
-        == {"paper": "not guaranteed", "per_row": "not guaranteed", "enclosed": "not proved", "linear": "guaranteed"}[
-            variant
-        ]
-    )
 
 
 def test_wrong_requests_are_refused(exact):

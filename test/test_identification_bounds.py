@@ -32,6 +32,16 @@ def polytope(rng, m, p, width=0.1, degenerate=False):
     return x, matrix, target, slack, box_lower, box_upper
 
 
+def problem(seed, m, width):
+    """A random polytope's point, its box as a prior, and its rows as those of a log; 14 parameters."""
+    x, matrix, target, slack, lower, upper = polytope(np.random.default_rng(seed), m, 14, width)
+    return x, ParameterBox(lower, upper), plain_rows(matrix, target, slack)
+
+
+def holds(bounds, x):
+    return not bounds.empty and np.all((bounds.lower <= x) & (x <= bounds.upper))
+
+
 def least(c, matrix, row_lower, row_upper, lower, upper):
     """SciPy's answer."""
     rows, sides = np.vstack([matrix, -matrix]), np.concatenate([row_upper, -row_lower])
@@ -88,12 +98,9 @@ def test_rounding_is_on_the_safe_side():
     cut = 0
     for seed in range(300):
         rng = np.random.default_rng(seed)
-        p = 5
-        x = rng.normal(size=p)
-        c, matrix = rng.normal(size=p), rng.normal(size=(3, p))
-        sides = [[exact(row, x) for row in matrix]] * 2
-        row_lower = np.array([np.nextafter(float(s), -np.inf) for s in sides[0]])
-        row_upper = np.array([np.nextafter(float(s), np.inf) for s in sides[1]])
+        x, c, matrix = rng.normal(size=5), rng.normal(size=5), rng.normal(size=(3, 5))
+        sides = np.array([float(exact(row, x)) for row in matrix])
+        row_lower, row_upper = np.nextafter(sides, -np.inf), np.nextafter(sides, np.inf)
         y = rng.normal(size=3)
         high = safe_upper(c, matrix, row_lower, row_upper, x, x, y)
         assert Fraction(high) >= exact(c, x)
@@ -103,14 +110,13 @@ def test_rounding_is_on_the_safe_side():
 
 
 def test_emptiness_needs_a_proof():
-    matrix = np.array([[1.0, 1.0], [1.0, -1.0]])
-    lower, upper = np.zeros(2), np.ones(2)
-    apart = (matrix, np.array([2.5, -9.0]), np.array([9.0, 9.0]), lower, upper)  # x + y >= 2.5 in the unit square
+    matrix, square = np.array([[1.0, 1.0], [1.0, -1.0]]), (np.zeros(2), np.ones(2))
+    apart = (matrix, np.array([2.5, -9.0]), np.array([9.0, 9.0]), *square)  # x + y >= 2.5 in the unit square
     assert is_proved_empty(*apart, np.array([1.0, 0.0]))
     assert is_proved_empty(*apart, np.array([-1.0, 0.0]))  # either sign convention of the solver's ray
     assert not is_proved_empty(*apart, np.array([0.0, 1.0]))
     assert not is_proved_empty(*apart, np.array([np.nan, 0.0]))
-    touching = (matrix, np.array([2.0, -9.0]), np.array([9.0, 9.0]), lower, upper)
+    touching = (matrix, np.array([2.0, -9.0]), np.array([9.0, 9.0]), *square)
     for y in (1.0, -1.0, 1e9, 1e-9):
         assert not is_proved_empty(*touching, np.array([y, 0.0]))
 
@@ -118,78 +124,56 @@ def test_emptiness_needs_a_proof():
 # --- the set -------------------------------------------------------------------------------------------------------
 
 
-def reference(matrix, target, slack, lower, upper, index):
-    out = []
-    for sign in (1.0, -1.0):
-        c = np.zeros(lower.size)
-        c[index] = sign
-        out.append(sign * least(c, matrix, target - slack, target + slack, lower, upper).fun)
-    return out
-
-
 @pytest.mark.parametrize(("m", "p"), [(5, 14), (60, 14), (900, 28), pytest.param(3000, 42, marks=pytest.mark.slow)])
 def test_set_agrees_with_a_plain_linear_program(m, p):
     rng = np.random.default_rng(m)
     x, matrix, target, slack, lower, upper = polytope(rng, m, p, width=0.3, degenerate=True)
-    prior = ParameterBox(lower, upper)
-    polytope_set = FeasibleSet(prior)
-    half = m // 2
-    polytope_set.add(plain_rows(matrix[:half], target[:half], slack[:half]))
-    index = np.arange(min(p, 10))
-    first = polytope_set.bound(index, prior)
-    polytope_set.add(plain_rows(matrix[half:], target[half:], slack[half:]))
-    second = polytope_set.bound(index, prior)
-    assert not first.empty
-    assert not second.empty
-    for bounds in (first, second):
-        assert np.all(bounds.lower <= x[index])
-        assert np.all(x[index] <= bounds.upper)
+    prior, rows = ParameterBox(lower, upper), plain_rows(matrix, target, slack)
+    polytope_set, index = FeasibleSet(prior), np.arange(min(p, 10))
+    for half in np.array_split(np.arange(m), 2):
+        polytope_set.add(rows.take(half))
+        bounds = polytope_set.bound(index, prior)
+        assert holds(bounds, x[index])
+    data = (matrix, target - slack, target + slack, lower, upper)
     for k in index:
-        low, high = reference(matrix, target, slack, lower, upper, k)
+        low, high = (sign * least(sign * np.eye(p)[k], *data).fun for sign in (1.0, -1.0))
         width = upper[k] - lower[k]
-        assert second.lower[k] <= low + 1e-9
-        assert second.upper[k] >= high - 1e-9
+        assert bounds.lower[k] <= low + 1e-9
+        assert bounds.upper[k] >= high - 1e-9
         # The set stops when another round of rows promises less than a hundredth of the width.
-        assert second.upper[k] - second.lower[k] <= (high - low) + 0.1 * width + 1e-9
+        assert bounds.upper[k] - bounds.lower[k] <= (high - low) + 0.1 * width + 1e-9
 
 
 def test_forgetting_rows_keeps_the_truth():
-    rng = np.random.default_rng(2)
-    x, matrix, target, slack, lower, upper = polytope(rng, 1200, 14, width=0.3)
-    prior = ParameterBox(lower, upper)
+    x, prior, rows = problem(2, 1200, width=0.3)
     polytope_set = FeasibleSet(prior, max_rows=150)
     for part in np.array_split(np.arange(1200), 8):
-        polytope_set.add(plain_rows(matrix[part], target[part], slack[part]))
+        polytope_set.add(rows.take(part))
         bounds = polytope_set.bound(np.arange(14), prior)
         polytope_set.prune()
         assert len(polytope_set) <= 150 + 300
         assert polytope_set.rows.matrix.shape == (len(polytope_set), 14)
-        assert np.all((bounds.lower <= x) & (x <= bounds.upper))
-        assert not bounds.empty
+        assert holds(bounds, x)
 
 
 def test_contradiction_is_proved_and_blamed():
-    rng = np.random.default_rng(7)
-    x, matrix, target, slack, lower, upper = polytope(rng, 400, 14, width=0.02)
-    prior = ParameterBox(lower, upper)
+    x, prior, rows = problem(7, 400, width=0.02)
     polytope_set = FeasibleSet(prior)
-    polytope_set.add(plain_rows(matrix, target, slack))
+    polytope_set.add(rows)
     assert not polytope_set.bound(np.arange(14), prior).empty
-    wrong = matrix[:1] @ x - 200.0 * slack[:1]
-    polytope_set.add(plain_rows(matrix[:1], wrong, slack[:1]))
+    wrong = rows.matrix[:1] @ x - 200.0 * rows.slack[:1]
+    polytope_set.add(plain_rows(rows.matrix[:1], wrong, rows.slack[:1]))
     bounds = polytope_set.bound(np.arange(14), prior)
     assert bounds.empty
     assert bounds.culprit in (0, 400)
 
 
 def test_a_solver_that_lies_cannot_make_a_bound_too_tight(monkeypatch):
-    rng = np.random.default_rng(8)
-    x, matrix, target, slack, lower, upper = polytope(rng, 60, 14, width=0.1)
-    prior = ParameterBox(lower, upper)
+    rng, (x, prior, rows) = np.random.default_rng(8), problem(8, 60, width=0.1)
     honest = Programs.solve
     for lie in ("scaled", "random", "nan", "swapped"):
         polytope_set = FeasibleSet(prior)
-        polytope_set.add(plain_rows(matrix, target, slack))
+        polytope_set.add(rows)
 
         def lying(self, program, last_resort, lie=lie):
             found = honest(self, program, last_resort)
@@ -199,9 +183,7 @@ def test_a_solver_that_lies_cannot_make_a_bound_too_tight(monkeypatch):
             return Solution(outcome, found.z, y)
 
         monkeypatch.setattr(Programs, "solve", lying)
-        bounds = polytope_set.bound(np.arange(14), prior)
-        assert not bounds.empty
-        assert np.all((bounds.lower <= x) & (x <= bounds.upper)), lie
+        assert holds(polytope_set.bound(np.arange(14), prior), x), lie
 
 
 def test_dual_bounds_import_no_solver():
@@ -227,29 +209,22 @@ def test_consistent_point_of_a_box():
 
 
 def test_rows_that_wait_for_an_update_do_not_pile_up():
-    rng = np.random.default_rng(4)
-    x, matrix, target, slack, lower, upper = polytope(rng, 600, 14, width=0.3)
-    prior = ParameterBox(lower, upper)
+    x, prior, rows = problem(4, 600, width=0.3)
     polytope_set = FeasibleSet(prior, max_rows=150)
-    polytope_set.add(plain_rows(matrix[:100], target[:100], slack[:100]))
+    polytope_set.add(rows.take(np.arange(100)))
     first = polytope_set.bound(np.arange(14), prior)
-    sizes = []
     for _ in range(6):
-        polytope_set.add(plain_rows(matrix, target, slack))
-        sizes.append(len(polytope_set))
-    assert max(sizes) <= 20 * 150
+        polytope_set.add(rows)
+        assert len(polytope_set) <= 20 * 150
     bounds = polytope_set.bound(np.arange(14), prior)
-    assert np.all((bounds.lower <= x) & (x <= bounds.upper))
-    assert not bounds.empty
+    assert holds(bounds, x)
     assert np.mean(bounds.upper - bounds.lower) <= 1.02 * np.mean(first.upper - first.lower)
 
 
 def test_asking_again_gives_the_same():
-    rng = np.random.default_rng(6)
-    _, matrix, target, slack, lower, upper = polytope(rng, 200, 14, width=0.3)
-    prior = ParameterBox(lower, upper)
+    _, prior, rows = problem(6, 200, width=0.3)
     polytope_set = FeasibleSet(prior)
-    polytope_set.add(plain_rows(matrix, target, slack))
+    polytope_set.add(rows)
     first, again = (polytope_set.bound(np.arange(14), prior) for _ in range(2))
     assert np.allclose(again.lower, first.lower, atol=1e-6)
     assert np.allclose(again.upper, first.upper, atol=1e-6)

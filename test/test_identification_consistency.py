@@ -52,8 +52,7 @@ def cloud(rng, box, mode):
     if mode in ("corners", "point"):
         points = rng.choice([-1.0, 1.0], (count, 3))
     masses = 10.0 ** rng.uniform(-3, 1, count)
-    zero = np.zeros((3, 3))
-    return sum(inertia_from_com(m, x, zero) for m, x in zip(masses, place(box, points), strict=True))
+    return sum(inertia_from_com(m, x, np.zeros((3, 3))) for m, x in zip(masses, place(box, points), strict=True))
 
 
 def solid(rng, box, mode):
@@ -155,8 +154,7 @@ def test_tangents_touch():
     """The bound on the second moment is attained by a full layer: it cannot be raised."""
     rng = np.random.default_rng(3)
     box = payload_box(rng, 2000.0)
-    share = 0.3
-    theta = cell(box, np.zeros(3), np.array([share, 1.0, 1.0]), 1.0)
+    theta = cell(box, np.zeros(3), np.array([0.3, 1.0, 1.0]), 1.0)
     a = box.rotation[:, 0]
     function = np.array([[*a, -(a @ theta[1:4]) / theta[0]]])
     cut = tangent_cuts(function, [box.size[1] * box.size[2]], [theta[0]], box.density)
@@ -191,14 +189,13 @@ def test_faces_are_positive_at_the_exact_corners():
     for seed in range(40):
         rng = np.random.default_rng(seed)
         box = payload_box(rng)
+        middle, size, turn, shift, faces = (
+            np.vectorize(Fraction)(x) for x in (box.center, box.size, box.rotation, box.translation, box.functions())
+        )
         for signs in product((-1, 1), repeat=3):
-            local = [
-                Fraction(c) + Fraction(s) * Fraction(h) / 2 for c, s, h in zip(box.center, signs, box.size, strict=True)
-            ]
-            turn, shift = box.rotation, box.translation
-            corner = [sum(Fraction(turn[i, k]) * local[k] for k in range(3)) + Fraction(shift[i]) for i in range(3)]
-            for f in box.functions():
-                value = sum(Fraction(f[i]) * corner[i] for i in range(3)) + Fraction(f[3])
+            corner = turn @ (middle + size * signs / 2) + shift
+            for f in faces:
+                value = f[:3] @ corner + f[3]
                 assert value >= 0
                 assert value <= 1 or f[3] != 1.0
 

@@ -77,6 +77,7 @@ def test_rows_and_slacks_are_what_the_formulas_say(name):
 # --- the truth, under errors in their worst signs --------------------------------------------------------------------
 
 WINDOWS = np.array([[3, 4], [2, 12], [5, 7], [9, 29]])
+RAMPS = ((0.0, WINDOWS), (4e-3, WINDOWS[1:]))
 SOURCES = {
     "torque": ({}, {"torque_abs": 0.05, "torque_rel": 0.1}, 0.999),
     "drift": ({}, {"torque_drift": 0.05}, 0.95),
@@ -109,8 +110,7 @@ def test_truth_satisfies_rows_with_errors_in_their_worst_signs(name):
         errors = attack.errors(**{k: v for k, v in declared.items() if k not in _OF_PLANT})
         for sign in (1.0, -1.0) if np.any(errors.torque_bias) else (1.0,):
             attack.bias_sign = sign
-            for ramp in (0.0, 4e-3):
-                windows = WINDOWS if ramp == 0.0 else WINDOWS[1:]
+            for ramp, windows in RAMPS:
                 for _ in range(3):
                     signs = attack.rng.choice([-1.0, 1.0], (3 * n + 1, len(attack.t)))
                     largest = max(largest, np.abs(attack.ratios(errors, signs, windows, ramp)).max())
@@ -130,11 +130,9 @@ def test_truth_satisfies_rows_of_arms_with_one_to_nine_joints(n):
             torque_source=source, position=3e-5, velocity=1e-3, stamp=1e-6, torque_abs=0.02, torque_rel=0.05,
             torque_bias=0.1,
         )  # fmt: skip
-        for ramp in (0.0, 4e-3):
-            for _ in range(6):
-                signs = attack.rng.choice([-1.0, 1.0], (3 * n + 1, len(attack.t)))
-                windows = WINDOWS if ramp == 0.0 else WINDOWS[1:]
-                assert np.abs(attack.ratios(errors, signs, windows, ramp)).max() <= 1.0
+        for ramp, windows in 6 * RAMPS:
+            signs = attack.rng.choice([-1.0, 1.0], (3 * n + 1, len(attack.t)))
+            assert np.abs(attack.ratios(errors, signs, windows, ramp)).max() <= 1.0
 
 
 @pytest.mark.parametrize("link", [False, True])
@@ -252,9 +250,8 @@ def test_a_bias_without_its_share_of_the_relative_error_is_found(monkeypatch):
 
     def largest():
         out = 0.0
-        for attack.bias_sign in (1.0, -1.0):
-            for sign in (1.0, -1.0):
-                out = max(out, np.abs(attack.ratios(errors, sign * signs, WINDOWS, 0.0)).max())
+        for attack.bias_sign, sign in itertools.product((1.0, -1.0), repeat=2):
+            out = max(out, np.abs(attack.ratios(errors, sign * signs, WINDOWS, 0.0)).max())
         return out
 
     assert 0.9 < largest() <= 1.0
@@ -273,11 +270,10 @@ def test_sensor_prior_holds_offset_and_bias_and_nothing_else_changes():
     theta, box = random_consistent_box(rng, theta, 3)
     errors = errors_of(3, torque_bias=[0.1, 0.0, 2.0])
     wide = sensor_prior(box, errors)
-    for sign in itertools.product((-1.0, 1.0), repeat=3):
-        for corner in (box.lower, box.upper):
-            shifted = corner.copy()
-            shifted[39:] += np.array(sign) * errors.torque_bias
-            assert wide.contains(shifted)
+    for *sign, corner in itertools.product((-1.0, 1.0), (-1.0, 1.0), (-1.0, 1.0), (box.lower, box.upper)):
+        shifted = corner.copy()
+        shifted[39:] += np.array(sign) * errors.torque_bias
+        assert wide.contains(shifted)
     assert np.array_equal(wide.lower[:39], box.lower[:39])
     assert np.array_equal(wide.upper[:39], box.upper[:39])
     assert sensor_prior(box, errors_of(3)) is box
@@ -292,14 +288,8 @@ def test_rows_do_not_depend_on_how_the_log_is_fed():
     data = Measurements(t, np.array(model.settings.home) + q, qd, rng.normal(0, 5, (400, 7)))
     data.qd.flags.writeable = True
     data.qd[230, 2] = np.nan
-    errors = dataclasses.replace(
-        MeasurementErrors.from_model(model),
-        acceleration=40.0,
-        torque_delay=2e-3,
-        torque_jitter=1e-4,
-        position=1e-6,
-        velocity=0.01,
-    )
+    declared = {"acceleration": 40.0, "torque_delay": 2e-3, "torque_jitter": 1e-4, "position": 1e-6, "velocity": 0.01}
+    errors = dataclasses.replace(MeasurementErrors.from_model(model), **declared)
 
     def rows(cuts):
         stream = MomentumStream(model, errors, (0.1, 0.02, 0.002))

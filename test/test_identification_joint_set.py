@@ -52,6 +52,11 @@ class Case:
         slack = width * np.abs(matrix * self.prior.rad).sum(axis=1) * rng.uniform(0.3, 1.0, count)
         return plain_rows(matrix, matrix @ theta + slack * rng.uniform(-0.999, 0.999, count), slack, log)
 
+    def holds(self, bounds):
+        """The truth's values lie within bounds of the first parameters, or of those of arm and hand."""
+        truth = np.concatenate([self.theta, self.hand])[: len(bounds.lower)]
+        return not bounds.empty and np.all((bounds.lower <= truth) & (truth <= bounds.upper))
+
     def payload_constraints(self, opening=True):
         return PayloadConstraints(self.hand_lower, self.hand_upper, self.opening if opening else None, self.box)
 
@@ -87,13 +92,9 @@ def test_an_opening_left_out_is_found():
         # The hand exactly known: what its opening changes is all that can break the cone.
         case.hand_lower = case.hand_upper = case.hand
         for opening in (True, False):
-            bounds = case.set(opening=opening).bound(np.arange(10), case.prior)
-            inside = np.all((bounds.lower <= case.theta[:10]) & (case.theta[:10] <= bounds.upper))
-            if opening:
-                assert inside
-                assert not bounds.empty
-            else:
-                excluded += bounds.empty or not inside
+            inside = case.holds(case.set(opening=opening).bound(np.arange(10), case.prior))
+            assert inside or not opening
+            excluded += not inside
     assert excluded >= 3
 
 
@@ -160,8 +161,7 @@ def test_lying_multipliers_stay_sound(monkeypatch, lie):
         monkeypatch.setattr(Programs, "solve", lying)
         bounds = case.set().bound(np.arange(10), case.prior)
         monkeypatch.undo()
-        assert not bounds.empty
-        assert np.all((bounds.lower <= case.theta[:10]) & (case.theta[:10] <= bounds.upper))
+        assert case.holds(bounds)
         if bounds.cut_multipliers is not None:
             assert np.all(bounds.cut_multipliers >= 0.0)
 
@@ -174,37 +174,25 @@ def test_degenerate_data():
     case.prior = ParameterBox(lower, upper)
     case.rows = MomentumRows.concatenate([case.rows] * 3)
     for method in ("lp", "sdp"):
-        bounds = case.set(method).bound(np.arange(14), case.prior)
-        assert np.all((bounds.lower <= case.theta) & (case.theta <= bounds.upper))
-        assert not bounds.empty
+        assert case.holds(case.set(method).bound(np.arange(14), case.prior))
         case.rows = plain_rows(np.zeros((0, 14)), np.zeros(0), np.zeros(0))
-        alone = case.set(method).bound(np.arange(14), case.prior)
-        assert np.all((alone.lower <= case.theta) & (case.theta <= alone.upper))
+        assert case.holds(case.set(method).bound(np.arange(14), case.prior))
 
 
 def test_absurd_rows_are_dropped():
     """Numbers that no arm gives: never an exception, never a wrong bound."""
     case, index = Case(8), np.array([0, 2, 4, 9])
-    n = 40
-    for factor, slack in (
-        (1e30, 1.0),
-        (1.0, 1e-300),
-        (1e-300, 1.0),
-        (1.0, 0.0),
-        (1e300, 1e300),
-        (1e14, 1e-3),
-        (1.0, np.inf),
-    ):
-        matrix = case.rows.matrix[:n] * factor
-        width = np.maximum(np.abs(matrix).sum(axis=1) * 1e-12, case.rows.slack[:n] * slack) if slack else np.zeros(n)
+    absurd = [(1e30, 1.0), (1.0, 1e-300), (1e-300, 1.0), (1.0, 0.0), (1e300, 1e300), (1e14, 1e-3), (1.0, np.inf)]
+    for factor, slack in absurd:
+        matrix = case.rows.matrix * factor
+        width = np.maximum(np.abs(matrix).sum(axis=1) * 1e-12, case.rows.slack * slack) if slack else np.zeros(40)
         rows = plain_rows(matrix, matrix @ case.theta, width)
         for method in ("lp", "sdp"):
             feasible = case.set(method)
             feasible.add(rows)
-            bounds = feasible.bound(index, case.prior)
+            bounds, truth = feasible.bound(index, case.prior), case.theta[index]
             assert not bounds.empty
-            inside = (bounds.lower <= case.theta[index]) & (case.theta[index] <= bounds.upper)
-            assert np.all(inside), (factor, slack, method)
+            assert np.all((bounds.lower <= truth) & (truth <= bounds.upper)), (factor, slack, method)
 
 
 def test_an_impossible_payload_is_an_empty_set_that_says_so():
@@ -242,11 +230,8 @@ def test_many_rows_at_once_are_as_good_as_batch_by_batch():
             for some in np.array_split(part, 12 // batches):
                 feasible.add(case.rows.take(some))
             bounds = feasible.bound(np.arange(10), box)
-            assert not bounds.empty
-            lower, upper = box.lower.copy(), box.upper.copy()
-            lower[:10], upper[:10] = bounds.lower, bounds.upper
-            box = ParameterBox(lower, upper)
-            assert box.contains(case.theta)
+            assert case.holds(bounds)
+            box = box.with_payload(bounds.lower, bounds.upper)
             feasible.prune()
             assert len(feasible) <= 12 * 100
         widths.append((box.upper - box.lower)[:10])
@@ -274,16 +259,10 @@ def test_a_solver_that_takes_cuts_for_equations_is_no_danger(monkeypatch):
     wrong = 0
     for seed in range(8):
         case = Case(seed, box=True, rows=60, width=0.05)
-        bounds = case.set().bound(np.arange(10), case.prior)
-        assert not bounds.empty
-        assert np.all((bounds.lower <= case.theta[:10]) & (case.theta[:10] <= bounds.upper))
         feasible = case.set()
-        feasible.bound(np.arange(10), case.prior)
-        wrong += sum(
-            program[1] * z[program[0]]
-            > program[1] * (case.theta[program[0]] - feasible._mid[program[0]]) / feasible._scale[program[0]]
-            for program, z in feasible._vertices.items()
-        )
+        assert case.holds(feasible.bound(np.arange(10), case.prior))
+        truth = (case.theta[:10] - feasible._mid[:10]) / feasible._scale[:10]
+        wrong += sum(sign * z[k] > sign * truth[k] for (k, sign), z in feasible._vertices.items())
     assert wrong >= 5  # the lie bites: optima of the wrong problem exclude the truth
 
 
@@ -324,12 +303,8 @@ def test_a_drift_left_out_is_found():
     excluded = 0
     for seed in range(4):
         case = DriftCase(seed, corner=True, width=0.003, scale=0.05)
-        bounds = case.drifted(False).bound(np.arange(24), case.prior)
-        truth = np.concatenate([case.theta, case.hand])
-        excluded += bounds.empty or not np.all((bounds.lower <= truth) & (truth <= bounds.upper))
-        inside = case.drifted(True).bound(np.arange(24), case.prior)
-        assert not inside.empty
-        assert np.all((inside.lower <= truth) & (truth <= inside.upper))
+        excluded += not case.holds(case.drifted(False).bound(np.arange(24), case.prior))
+        assert case.holds(case.drifted(True).bound(np.arange(24), case.prior))
     assert excluded >= 3
 
 
@@ -367,10 +342,10 @@ def test_drift_as_unknowns_is_the_optimum_of_a_linear_program_and_tighter_than_w
 
 def test_what_does_not_drift_is_no_unknown():
     case = DriftCase(0)
+    known = (case.prior, 4000, case.payload_constraints(), "lp")
     for drift, count in ((np.zeros(3), 34), (np.array([0.0, 0.1, 0.0]), 35), (case.drift, 37), (None, 34)):
-        feasible = FeasibleSet(case.prior, 4000, case.payload_constraints(), "lp", case.tare, drift)
-        assert len(feasible._mid) == count
-    assert len(FeasibleSet(case.prior, 4000, case.payload_constraints(), "lp", None, case.drift)._mid) == 34
+        assert len(FeasibleSet(*known, case.tare, drift)._mid) == count
+    assert len(FeasibleSet(*known, None, case.drift)._mid) == 34
     for wrong in (np.zeros(2), -case.drift, np.full(3, np.nan)):
         with pytest.raises(ParameterError, match="tare_drift"):
-            FeasibleSet(case.prior, 4000, case.payload_constraints(), "lp", case.tare, wrong)
+            FeasibleSet(*known, case.tare, wrong)

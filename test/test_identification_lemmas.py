@@ -76,17 +76,15 @@ def test_what_a_step_leaves_of_its_integrals():
         e = MeasurementErrors(n, "motor", 0.0, 0.0, 0.0, 0.0, bound, stamp=0.0, torque_jitter=1e-9)
         source = RowSource(kin, box, e, SampleRun(data, False, 0), ramps=True)
         errors, c, u = source._errors, source._steps.centre[0], source._steps.mean[0]
-        at_mid = dynamics_of(kin).momentum_rate_regressor(c, u) @ theta
+        dynamics = dynamics_of(kin)
+        at_mid = dynamics.momentum_rate_regressor(c, u) @ theta
 
-        def f(t, q, v, kin=kin, theta=theta, at_mid=at_mid):
-            return dynamics_of(kin).momentum_rate_regressor(q, v) @ theta - at_mid
+        def of_each(t, q, v, dynamics=dynamics, theta=theta, at_mid=at_mid, middle=0.5 * h):
+            rate = dynamics.momentum_rate_regressor(q, v) @ theta - at_mid
+            return np.array([rate, (t - middle) * rate, dynamics.momentum_regressor(q, v) @ theta])
 
-        rate = motion.integral(0.0, h, f) / h
-        slope = motion.integral(0.0, h, lambda t, q, v, h=h, f=f: (t - 0.5 * h) * f(t, q, v)) / h
-        momentum = motion.integral(
-            0.0, h, lambda t, q, v, kin=kin, theta=theta: dynamics_of(kin).momentum_regressor(q, v) @ theta
-        )
-        ramp = (momentum - dynamics_of(kin).momentum_regressor(c, q1 - q0) @ theta) / h
+        rate, slope, momentum = motion.integral(0.0, h, of_each) / h
+        ramp = momentum - dynamics.momentum_regressor(c, q1 - q0) @ theta / h
         for k, (got, most) in enumerate(((rate, errors.rate), (slope, errors.slope), (ramp, errors.ramp))):
             assert np.all(np.abs(got) <= most[0] * (1 + 1e-9) + 1e-13)
             closest[k] = max(closest[k], np.max(np.abs(got) / (most[0] + 1e-12)))
@@ -133,10 +131,8 @@ def test_columns_and_derivatives(n):
     states = rng.uniform(-3, 3, (3, n)), rng.uniform(-2, 2, (3, n))
     e = MeasurementErrors(n, "motor", 0.0, 0.0, 0.0, 0.0, 1.0)
     limits = _limits(kin, box, e, Unknowns(np.zeros(n)))
-    step = 1e-5
-    dynamics = dynamics_of(kin, "pinocchio")
-    for k in range(3):
-        q, qd = states[0][k], states[1][k]
+    step, dynamics = 1e-5, dynamics_of(kin, "pinocchio")
+    for q, qd in zip(*states, strict=True):
         bounds = np.zeros((len(DERIVATIVES), n, max(n, 3)))
         slopes = np.zeros((2, *bounds.shape))  # given and writable, as the identifier does: else compiled anew
         derivative_bounds(kin, limits.mid, limits.rad, 1.0, True, True, q, qd, bounds, slopes)
@@ -144,16 +140,12 @@ def test_columns_and_derivatives(n):
         momentum_columns(kin, kin.gravity.copy(), q, qd, 1.0, momentum, rate)
         assert np.allclose(momentum, dynamics.momentum_regressor(q, qd)[:, inertial], rtol=0, atol=1e-12)
         assert np.allclose(rate, dynamics.momentum_rate_regressor(q, qd)[:, inertial], rtol=0, atol=1e-11)
-        for j in range(n):
+        regressors = dynamics.momentum_regressor, dynamics.momentum_rate_regressor
+        for j, (kind, (g, x)) in itertools.product(range(n), enumerate(itertools.product(regressors, (1.0, 0.0)))):
             d = np.eye(n)[j] * step
-            slopes = [
-                (g(q + x * d, qd + (1 - x) * d) - g(q - x * d, qd - (1 - x) * d))[:, inertial] / (2 * step)
-                for g in (dynamics.momentum_regressor, dynamics.momentum_rate_regressor)
-                for x in (1.0, 0.0)
-            ]
-            for kind, slope in enumerate(slopes):
-                most = np.abs(slope @ limits.mid) + np.abs(slope) @ limits.rad
-                assert np.allclose(bounds[kind, :n, j], most, rtol=1e-6, atol=1e-6)
+            slope = (g(q + x * d, qd + (1 - x) * d) - g(q - x * d, qd - (1 - x) * d))[:, inertial] / (2 * step)
+            most = np.abs(slope @ limits.mid) + np.abs(slope) @ limits.rad
+            assert np.allclose(bounds[kind, :n, j], most, rtol=1e-6, atol=1e-6)
         for c in range(3):
             pull = dynamics_of(kin._replace(gravity=np.eye(3)[c])).momentum_rate_regressor(q, 0 * qd)[:, inertial]
             most = np.abs(pull @ limits.mid) + np.abs(pull) @ limits.rad

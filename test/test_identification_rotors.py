@@ -1,5 +1,7 @@
 """Rotors on moving links in the equations of identification: columns, remainders, rows against spinning bodies."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from arm_factory import random_arm as any_arm
@@ -12,6 +14,8 @@ from safe_sysid.identification.equations.linearisation import DERIVATIVES, deriv
 from safe_sysid.identification.equations.remainders import magnitudes, motion_bounds
 from safe_sysid.robot.model import NO_MOTORS
 from safe_sysid.robot.parameters import ParameterBox
+
+REGRESSORS = ("momentum_regressor", "momentum_rate_regressor")
 
 
 def coupled(values, kin, own=True):
@@ -36,27 +40,21 @@ def test_columns_and_their_derivatives(n, slides):
     rad = 0.1 * np.abs(mid)
     low = np.where(kin.sliding, kin.travel[:, 0], -3.0)
     high = np.where(kin.sliding, kin.travel[:, 1], 3.0)
-    states = rng.uniform(low, high, (2, n)), rng.uniform(-2, 2, (2, n))
-    for own in (1.0, 0.0):
-        step = 1e-5
-        for k in range(2):
-            q, qd = states[0][k], states[1][k]
-            bounds = np.zeros((len(DERIVATIVES), n, max(n, 3)))
-            slopes = np.zeros((2, *bounds.shape))  # given and writable, as the identifier does: else compiled anew
-            derivative_bounds(kin, mid, rad, own, True, False, q, qd, bounds, slopes)
-            momentum, rate = np.zeros((n, size)), np.zeros((n, size))
-            momentum_columns(kin, kin.gravity.copy(), q, qd, own, momentum, rate)
-            for found, f in ((momentum, "momentum_regressor"), (rate, "momentum_rate_regressor")):
-                np.testing.assert_allclose(found, coupled((f, q, qd), kin, own > 0.0), rtol=0, atol=1e-11)
-            for j in range(n):
-                d = np.eye(n)[j] * step
-                for kind, (f, x) in enumerate(
-                    (g, x) for g in ("momentum_regressor", "momentum_rate_regressor") for x in (1.0, 0.0)
-                ):
-                    ends = [coupled((f, q + s * x * d, qd + s * (1 - x) * d), kin, own > 0.0) for s in (1, -1)]
-                    slope = (ends[0] - ends[1]) / (2 * step)
-                    most = np.abs(slope @ mid) + np.abs(slope) @ rad
-                    np.testing.assert_allclose(bounds[kind, :, j], most, rtol=1e-5, atol=1e-5)
+    states, step = list(zip(rng.uniform(low, high, (2, n)), rng.uniform(-2, 2, (2, n)), strict=True)), 1e-5
+    for own, (q, qd) in product((1.0, 0.0), states):
+        bounds = np.zeros((len(DERIVATIVES), n, max(n, 3)))
+        slopes = np.zeros((2, *bounds.shape))  # given and writable, as the identifier does: else compiled anew
+        derivative_bounds(kin, mid, rad, own, True, False, q, qd, bounds, slopes)
+        columns = np.zeros((2, n, size))
+        momentum_columns(kin, kin.gravity.copy(), q, qd, own, *columns)
+        for found, f in zip(columns, REGRESSORS, strict=True):
+            np.testing.assert_allclose(found, coupled((f, q, qd), kin, own > 0.0), rtol=0, atol=1e-11)
+        for j, (kind, (f, x)) in product(range(n), enumerate(product(REGRESSORS, (1.0, 0.0)))):
+            d = np.eye(n)[j] * step
+            ends = [coupled((f, q + s * x * d, qd + s * (1 - x) * d), kin, own > 0.0) for s in (1, -1)]
+            slope = (ends[0] - ends[1]) / (2 * step)
+            most = np.abs(slope @ mid) + np.abs(slope) @ rad
+            np.testing.assert_allclose(bounds[kind, :, j], most, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("own", [True, False])
@@ -84,24 +82,21 @@ def test_remainders_bound_sampled_derivatives_of_the_reaction_alone(slides, own)
             q, qd = rng.uniform(low, high), v * rng.choice([-1, 1], n)
             dq, dv = x * rng.choice([-1, 1], n), y * rng.choice([-1, 1], n)
             h = 1e-4
-            for k, f in enumerate(("momentum_regressor", "momentum_rate_regressor")):
+            found = []
+            for f in REGRESSORS:
                 at = [value(f, q + s * h * dq, qd + s * h * dv) for s in (-1, 0, 1)]
-                found = (at[1], (at[2] - at[0]) / (2 * h), (at[2] - 2 * at[1] + at[0]) / h**2)
-                for order, got in enumerate(found):
-                    most = bound[3 * k + order]
-                    assert np.all(np.abs(got) <= most * (1 + 1e-6) + 1e-5 * 10 ** (order - 2))
-                    ratio = np.max(np.abs(got) / (most + 1e-3))
-                    closest[3 * k + order] = max(closest[3 * k + order], ratio)
+                found += [at[1], (at[2] - at[0]) / (2 * h), (at[2] - 2 * at[1] + at[0]) / h**2]
+            assert np.all(np.abs(found) <= bound * (1 + 1e-6) + np.array(2 * [[1e-7], [1e-6], [1e-5]]))
+            closest = np.maximum(closest, np.max(np.abs(found) / (bound + 1e-3), axis=1))
     assert np.all(closest > [0.9, 0.5, 0.2, 0.3, 0.2, 0.1]), closest
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize(("kind", "link"), [(Attack, False), (SmoothAttack, False), (SmoothAttack, True)])
+@pytest.mark.parametrize(("kind", "link"), [(Attack, {}), (SmoothAttack, {}), (SmoothAttack, {"link": True})])
 def test_rows_hold_for_arms_with_spinning_bodies(kind, link, name):
     largest, wrong = 0.0, 0.0
     for seed in range(6):
-        options = {"link": True} if link else {}
-        attack = kind(seed, 2 + seed % 5, motors=True, period=5e-3, coulomb=0.3, **options)
+        attack = kind(seed, 2 + seed % 5, motors=True, period=5e-3, coulomb=0.3, **link)
         e = attack.errors(**CASES[name])
         for ramp, shortest in ((0.0, 4), (0.02, 7)):
             windows = np.array([[3, shortest], [4, 14], [5, 30], [10, 33]])

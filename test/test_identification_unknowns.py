@@ -18,7 +18,7 @@ from safe_sysid.identification.certificates.files.arm import read_arm_certificat
 from safe_sysid.identification.certificates.files.update import CertificateError
 from safe_sysid.identification.certificates.row_check import LogBook, NamedLog
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
-from safe_sysid.identification.equations.measurements import Measurements, SampleRun
+from safe_sysid.identification.equations.measurements import SampleRun
 from safe_sysid.identification.equations.momentum import RowSource
 from safe_sysid.identification.equations.stream import MomentumStream, default_windows
 from safe_sysid.identification.identifier import Identifier, UpdateStatus
@@ -26,7 +26,7 @@ from safe_sysid.resources import resource_path
 from safe_sysid.robot import load_robot
 from safe_sysid.robot.kinematics import NO_MOTORS
 from safe_sysid.robot.parameters import ParameterBox
-from safe_sysid.robot.unknowns import NO_UNKNOWNS, Unknowns
+from safe_sysid.robot.unknowns import Unknowns
 
 
 def hidden(rng, kin, theta, offset, room=0.5):
@@ -73,13 +73,12 @@ class OffSmoothAttack(Off, SmoothAttack):
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize(("kind", "link"), [(OffAttack, False), (OffSmoothAttack, False), (OffSmoothAttack, True)])
+@pytest.mark.parametrize(("kind", "link"), [(OffAttack, {}), (OffSmoothAttack, {}), (OffSmoothAttack, {"link": True})])
 def test_rows_hold_and_are_tighter_than_position_errors(kind, link, name):
     largest = without_remainder = without_columns = 0.0
     sharper = []
     for seed in range(6):
-        options = {"link": True} if link else {}
-        attack = kind(seed, 2 + seed % 5, motors=True, period=5e-3, coulomb=0.3, **options).begin()
+        attack = kind(seed, 2 + seed % 5, motors=True, period=5e-3, coulomb=0.3, **link).begin()
         e = attack.errors(**CASES[name])
         # The same columns, with nothing left for what they do not say.
         small = dataclasses.replace(attack.unknowns, zero=1e-12 * attack.unknowns.zero)
@@ -108,13 +107,14 @@ def test_rows_hold_and_are_tighter_than_position_errors(kind, link, name):
     assert np.median(sharper) < 0.8
 
 
-def with_unknowns(rng, model, theta, scale):
-    """The model with zeros within ``scale`` and no ratio told; the true offsets, at an end."""
-    n = model.n
-    offset = scale * rng.choice([-1.0, 1.0], n)
+def with_unknowns(rng, model, theta, scale, duration):
+    """The model with zeros within ``scale`` and no ratio told; a log of the true one, its offsets at an end."""
+    offset = scale * rng.choice([-1.0, 1.0], model.n)
     kin = geared(rng, model.kinematics)
     told, unknowns, _ = hidden(rng, kin, theta, offset)
-    return dataclasses.replace(model, kinematics=told, unknowns=unknowns), kin, offset
+    data = random_log(rng, dataclasses.replace(model, kinematics=kin), theta, duration)
+    model = dataclasses.replace(model, kinematics=told, unknowns=unknowns)
+    return model, dataclasses.replace(data, q=data.q - offset)
 
 
 @pytest.mark.parametrize(
@@ -125,9 +125,7 @@ def test_chains_pass_and_say_what_is_unknown(n, link, states, tmp_path):
     noise = {"position": 2e-5, "velocity": 2e-3} if states else {}
     model, theta = random_model(rng, n, **noise)
     model = declaring(model, torque_source="link" if link else "motor")
-    model, kin, offset = with_unknowns(rng, model, theta, 0.01)
-    data = random_log(rng, dataclasses.replace(model, kinematics=kin, unknowns=NO_UNKNOWNS), theta, 0.6)
-    data = dataclasses.replace(data, q=data.q - offset)
+    model, data = with_unknowns(rng, model, theta, 0.01, 0.6)
     paths, box = write_chain(tmp_path, model, data, 301)
     assert len(paths) >= 2
     e = box.layout.payload
@@ -145,30 +143,24 @@ def test_chains_pass_and_say_what_is_unknown(n, link, states, tmp_path):
 
     for change in (shorter, other_column):
         (tmp_path / change.__name__).mkdir()
-        assert (
-            "not what the log gives"
-            in verdicts(model, [forge(paths[0], tmp_path / change.__name__, change)], data)[0].reason
-        )
+        forged = forge(paths[0], tmp_path / change.__name__, change)
+        assert "not what the log gives" in verdicts(model, [forged], data)[0].reason
 
 
 def test_ten_milliradians_at_one_joint():
     """Declared exact, the log is found to be a contradiction and nothing is bounded; declared, the bounds hold."""
     rng = np.random.default_rng(7)
     model, theta = random_model(rng, 3, torque=(0.002, 0.002))
-    prior, payload = model.arm_prior, model.layout.payload
-    lower, upper = (theta + 0.2 * (side - theta) for side in (prior.lower, prior.upper))  # an arm known to 1 %
-    lower[payload], upper[payload] = prior.lower[payload], prior.upper[payload]
-    model = dataclasses.replace(model, arm_prior=ParameterBox(lower, upper))
+    prior = model.arm_prior
+    known = ParameterBox(*(theta + 0.2 * (side - theta) for side in (prior.lower, prior.upper)))  # an arm known to 1 %
+    model = dataclasses.replace(model, arm_prior=known.with_payload(prior.payload_lower, prior.payload_upper))
     data = random_log(rng, model, theta, 1.5)
     off = np.array([0.0, 0.01, 0.0])
     data = dataclasses.replace(data, q=data.q - off)
-    found = {}
-    for name, zero in (("exact", 0.0 * off), ("declared", off)):
-        arm = dataclasses.replace(model, unknowns=Unknowns(zero))
-        identifier = Identifier(arm)
+    identifiers = [Identifier(dataclasses.replace(model, unknowns=Unknowns(zero))) for zero in (0.0 * off, off)]
+    for identifier in identifiers:
         identifier.add(data)
-        found[name] = identifier.update(final=True)
-    exact, declared = found["exact"], found["declared"]
+    exact, declared = (identifier.update(final=True) for identifier in identifiers)
     # Bounds of the acceleration on every step narrow the equations until 10 mrad of gravity do not fit into them.
     assert exact.status is UpdateStatus.EMPTY_SET, "a false zero gives false bounds unless it is found"
     assert exact.proof is None
@@ -177,15 +169,13 @@ def test_ten_milliradians_at_one_joint():
     assert declared.status is UpdateStatus.OK
     assert np.all((declared.box.lower <= theta) & (theta <= declared.box.upper))
     prior = model.arm_prior.payload_upper - model.arm_prior.payload_lower
-    assert np.median(found["declared"].widths / prior) < 0.5
+    assert np.median(declared.widths / prior) < 0.5
 
 
 def test_other_consumers_get_rows_over_theta_alone():
     rng = np.random.default_rng(5)
     model, theta = random_model(rng, 3)
-    model, kin, offset = with_unknowns(rng, model, theta, 0.01)
-    data = random_log(rng, dataclasses.replace(model, kinematics=kin, unknowns=NO_UNKNOWNS), theta, 0.3)
-    data = Measurements(data.stamps, data.q - offset, data.qd, data.effort)
+    model, data = with_unknowns(rng, model, theta, 0.01, 0.3)
     errors = MeasurementErrors.from_model(model)
     windows = default_windows(model, errors)
     rows = MomentumStream(model, errors, windows).push(data, model.arm_prior)
@@ -199,10 +189,8 @@ def test_intervals_of_the_arm_hold_and_are_proved(tmp_path):
     """Their rows have no columns for unknown constants; the checker widens what it rebuilds."""
     rng = np.random.default_rng(2)
     model, theta = random_model(rng, 3)
-    model, kin, offset = with_unknowns(rng, model, theta, 0.005)
     theta[model.layout.payload] = model.theta_nominal[model.layout.payload]
-    data = random_log(rng, dataclasses.replace(model, kinematics=kin, unknowns=NO_UNKNOWNS), theta, 0.5)
-    data = dataclasses.replace(data, q=data.q - offset)
+    model, data = with_unknowns(rng, model, theta, 0.005, 0.5)
     base = base_of(model)
     found = arm_intervals(model, MeasurementErrors.from_model(model), [data], base)
     true = base.matrix @ theta
@@ -222,10 +210,10 @@ def test_a_range_of_ratios_is_an_interval_of_reactions_and_no_part_of_the_dynami
     known = load_robot("three_joint", **{"joints.elbow.gear_ratio": 80.0})
     model = load_robot("three_joint", **RANGE)
     assert not len(model.kinematics.motors.joint)
-    ia = (known.arm_prior.lower[known.layout.rotor_inertia][2], known.arm_prior.upper[known.layout.rotor_inertia][2])
+    least, most = (side[known.layout.rotor_inertia][2] for side in (known.arm_prior.lower, known.arm_prior.upper))
     low, high = model.unknowns.reaction[0]
-    assert ia[0] / 100.0 * (1.0 - 1e-12) <= low <= ia[0] / 100.0
-    assert ia[1] / 50.0 <= high <= ia[1] / 50.0 * (1.0 + 1e-12)
+    assert least / 100.0 * (1.0 - 1e-12) <= low <= least / 100.0
+    assert most / 50.0 <= high <= most / 50.0 * (1.0 + 1e-12)
     np.testing.assert_array_equal(model.unknowns.motors.axis, known.kinematics.motors.axis)
     either = load_robot("three_joint", **RANGE, **{"joints.elbow.gear_sign": "either"})
     assert either.unknowns.reaction[0].tolist() == [-high, high]

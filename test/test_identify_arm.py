@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -52,9 +53,8 @@ def recorded(amplitude: float = 1.0, load: float = 0.0) -> tuple[Measurements, n
     t = np.arange(0.0, 20.0, 1.0 / RATE)[:, None, None]
     rate, phase = rng.uniform(0.4, 3.0, (n, 5)), rng.uniform(0.0, 6.0, (n, 5))
     size = amplitude * rng.uniform(0.1, 0.5, (n, 5)) / rate
-    q = (size * np.sin(rate * t + phase)).sum(axis=-1)
-    qd = (size * rate * np.cos(rate * t + phase)).sum(axis=-1)
-    qdd = -(size * rate**2 * np.sin(rate * t + phase)).sum(axis=-1)
+    x = rate * t + phase
+    q, qd, qdd = ((size * y).sum(axis=-1) for y in (np.sin(x), rate * np.cos(x), -(rate**2) * np.sin(x)))
     held = theta.copy()
     held[layout.payload] += load * inertia_from_com(1.0, [0.05, -0.04, 0.12], np.diag([0.01, 0.01, 0.005]))
     oracle = pinocchio_model(model, held)
@@ -66,12 +66,11 @@ def recorded(amplitude: float = 1.0, load: float = 0.0) -> tuple[Measurements, n
     return Measurements(t[:, 0, 0], *noisy), theta
 
 
-def written(path: Path, change: Callable[[dict], object] | None = None, samples: int = 10_000, **kwargs: float) -> Path:
+def written(path: Path, change: Callable[[dict], object] = len, samples: int = 10_000, **kwargs: float) -> Path:
     """The log's first samples as a file, after a change of its arrays."""
     log = recorded(**kwargs)[0][:samples]
     arrays = {name: np.array(getattr(log, name)) for name in ("stamps", "q", "qd", "effort")}
-    if change is not None:
-        change(arrays)
+    change(arrays)
     write_log(path, load_robot("kinova_gen3").joint_names, Measurements(**arrays), 0)
     return path
 
@@ -79,8 +78,11 @@ def written(path: Path, change: Callable[[dict], object] | None = None, samples:
 def test_torques_of_coupled_motors_are_told_apart(tmp_path: Path) -> None:
     names = load_robot("kinova_gen3").joint_names
     matrix = np.array([[0.5, 0.5], [0.7, -0.6]])
-    written(tmp_path / "a.npz", lambda arrays: arrays["effort"].__setitem__(
-        (slice(None), slice(5, 7)), arrays["effort"][:, 5:] @ matrix.T))  # fmt: skip
+
+    def couple(arrays: dict) -> None:
+        arrays["effort"][:, 5:] = arrays["effort"][:, 5:] @ matrix.T
+
+    written(tmp_path / "a.npz", couple)
     shares = {names[5 + k]: dict(zip(names[5:], matrix[k].tolist(), strict=True)) for k in range(2)}
     (tmp_path / "map.yaml").write_text(yaml.safe_dump({"motors": shares}))
     log = load_log(tmp_path / "a.npz", names, read_mapping(tmp_path / "map.yaml"))
@@ -96,10 +98,12 @@ def test_a_known_mass_tells_torque_per_effort_where_it_loads_joints(tmp_path: Pa
     """Efforts are currents, told in other constants than the arm's; of the mass neither centre nor inertia is known."""
     model = load_robot("kinova_gen3")
     scale = np.random.default_rng(5).uniform(5.0, 15.0, model.n)
+
+    def currents(arrays: dict) -> None:
+        arrays["effort"] /= scale
+
     for name, load in (("free", 0.0), ("loaded", 2.0)):
-        written(
-            tmp_path / f"{name}.npz", lambda arrays: arrays.update(effort=arrays["effort"] / scale), 6000, load=load
-        )
+        written(tmp_path / f"{name}.npz", currents, 6000, load=load)
     command = [tmp_path / "free.npz", "--out", tmp_path / "out", "--quiet", "--estimates-only"]
     command += [x for name in model.joint_names for x in ("--torque-per-effort", f"{name}=10")]
     command += ["--known-mass", "2.0", "--loaded"]
@@ -172,54 +176,37 @@ def test_files_are_read_by_those_they_are_for(outcome: tuple[Path, dict]) -> Non
     assert "rotor inertia of joint_1" in page
 
 
-def swap(name: str) -> Callable[[dict], None]:
-    def change(arrays: dict) -> None:
-        arrays[name][:, [1, 3]] = arrays[name][:, [3, 1]]
-
-    return change
-
-
-def scale(name: str, factor: float, joint: int | slice = slice(None)) -> Callable[[dict], None]:
-    def change(arrays: dict) -> None:
-        arrays[name][:, joint] *= factor
-
-    return change
-
-
-def both(*changes: Callable[[dict], object]) -> Callable[[dict], None]:
-    def change(arrays: dict) -> None:
-        for one in changes:
-            one(arrays)
-
-    return change
+EVERY = slice(None)
+SWAP = ([1, 3], [3, 1])
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("names", "joints", "factor", "words"),
     [
-        (swap("qd"), "swapped"),
-        (swap("effort"), "efforts of joint_2 and joint_4 exchanged"),
-        (scale("q", 57.29578), "deg"),
-        (scale("qd", -1.0, 2), "reversed sign"),
-        (scale("effort", -1.0, 1), "reversed sign"),
-        (scale("effort", 100.0, 1), "gear ratio"),
-        (scale("q", 0.0, 4), "moves by 0 rad"),
-        (both(scale("q", 57.29578), scale("qd", 57.29578)), "taken as degrees"),
-        (both(scale("q", 57.29578, 3), scale("qd", 57.29578, 3)), "of joint_4 taken as degrees"),
-        (both(swap("q"), swap("qd"), swap("effort")), "all columns of joint_2 and joint_4 exchanged"),
-        (both(swap("q"), swap("qd")), "joint_4"),
-        (both(scale("q", -1.0, 3), scale("qd", -1.0, 3)), "joint_4"),
-        (both(scale("q", 2.0, 3), scale("qd", 2.0, 3)), "of joint_4 halved (its gear ratio?)"),
-        (scale("effort", 2.5, 1), "gear ratio"),
-    ],
-    ids=[
-        *["velocities", "efforts", "degrees", "velocity", "effort", "gear", "still", "degrees of both"],
-        *["degrees of one", "all of two", "motions of two", "direction", "ratio of motion", "ratio of torque"],
+        ("qd", SWAP, 1.0, "swapped"),
+        ("effort", SWAP, 1.0, "efforts of joint_2 and joint_4 exchanged"),
+        ("q", EVERY, 57.29578, "deg"),
+        ("qd", 2, -1.0, "reversed sign"),
+        ("effort", 1, -1.0, "reversed sign"),
+        ("effort", 1, 100.0, "gear ratio"),
+        ("q", 4, 0.0, "moves by 0 rad"),
+        ("q qd", EVERY, 57.29578, "taken as degrees"),
+        ("q qd", 3, 57.29578, "of joint_4 taken as degrees"),
+        ("q qd effort", SWAP, 1.0, "all columns of joint_2 and joint_4 exchanged"),
+        ("q qd", SWAP, 1.0, "joint_4"),
+        ("q qd", 3, -1.0, "joint_4"),
+        ("q qd", 3, 2.0, "of joint_4 halved (its gear ratio?)"),
+        ("effort", 1, 2.5, "gear ratio"),
     ],
 )
-def test_a_log_that_is_not_what_it_says_is_named_not_fitted(
-    change: Callable[[dict], None], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_log_that_is_not_what_it_says_is_named_not_fitted(names, joints, factor, words, tmp_path, capsys) -> None:
+    """Columns of these names take those of other joints, or are multiplied."""
+
+    def change(arrays: dict) -> None:
+        to, of = joints if isinstance(joints, tuple) else (joints, joints)
+        for name in names.split():
+            arrays[name][:, to] = factor * arrays[name][:, of]
+
     log = written(tmp_path / "log.npz", change, samples=5000)
     assert main(["identify-arm", str(log), "--out", str(tmp_path / "out")]) == 2
     assert words in capsys.readouterr().err
@@ -250,31 +237,29 @@ def test_a_log_without_excitation_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["stribeck", "direction", "load"])
 def test_friction_that_there_is_is_taken_in_and_none_that_is_not(kind: str) -> None:
     log = recorded()[0][:6000]
-    effort, qd = np.array(log.effort), np.array(log.qd)
-    j = 1
-    effort[:, j] += {
-        "stribeck": 2.0 * np.sign(qd[:, j]) * np.exp(-((qd[:, j] / 0.1) ** 2)),
-        "direction": 3.0 * np.abs(qd[:, j]),
-        "load": 0.15 * np.abs(effort[:, j]) * np.sign(qd[:, j]),
+    effort, speed = np.array(log.effort), log.qd[:, 1]
+    effort[:, 1] += {
+        "stribeck": 2.0 * np.sign(speed) * np.exp(-((speed / 0.1) ** 2)),
+        "direction": 3.0 * np.abs(speed),
+        "load": 0.15 * np.abs(effort[:, 1]) * np.sign(speed),
     }[kind]
     mechanism = Mechanism.of_robot(load_robot("kinova_gen3"))
-    samples = prepare([Measurements(log.stamps, log.q, qd, effort)], mechanism.actuated_names)
+    samples = prepare([replace(log, effort=effort)], mechanism.actuated_names)
     found = identify_samples(mechanism, *samples.split(), ArmOptions(transition=0.0))
-    assert [(column.kind, column.row) for column in found.columns] == [(kind, j)]
+    assert [(column.kind, column.row) for column in found.columns] == [(kind, 1)]
 
 
 def test_residuals_say_what_is_missing() -> None:
     rng = np.random.default_rng(0)
     q, qd, qdd, model = rng.uniform(-2.0, 2.0, (4, 4000, 2))
     residual = 0.1 * rng.normal(size=(4000, 2))
-    white, ripple = residual.copy(), residual.copy()
-    ripple[:, 1] += 0.2 * np.sin(5.0 * q[:, 1])
-    found = diagnose_residuals(white, model, q, qd, qdd, ("a", "b"))
+    found = diagnose_residuals(residual.copy(), model, q, qd, qdd, ("a", "b"))
     assert [x.missing for x in found] == [(), ()]
-    found = diagnose_residuals(ripple, model, q, qd, qdd, ("a", "b"))
+    residual[:, 1] += 0.2 * np.sin(5.0 * q[:, 1])
+    found = diagnose_residuals(residual, model, q, qd, qdd, ("a", "b"))
     assert found[0].missing == ()
-    assert "ripple" in found[1].missing[0]
-    assert len(found[1].missing) == 1
+    (missing,) = found[1].missing
+    assert "ripple" in missing
 
 
 def test_the_methods_offered_are_those_there_are() -> None:

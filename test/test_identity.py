@@ -1,7 +1,4 @@
-"""Every key of a robot's file is in the identity that bounds are loaded under, or a reason says why not.
-
-Each is changed, and the identity must follow, or must not.
-"""
+"""Every key of a robot's file, changed, changes the identity that bounds are loaded under, or a reason says why not."""
 
 from __future__ import annotations
 
@@ -138,16 +135,13 @@ def changed(key: Parameter, now: Any) -> Any:
     if key.type == "int":
         return now + 1
     if key.type in ("float", "per_joint"):
-        return 0.01 if now is None or now == 0.0 else _scaled(now)
+        bigger = [1.01 * x for x in now] if isinstance(now, tuple) else 1.01 * (now or 0.0)
+        return bigger or 0.01
     if key.type in ("vector3", "vector10"):
         return [*[float(x) for x in now[:-1]], float(now[-1]) + 1e-3]
     if key.type == "text":
         return f"{now or ''}x"
     pytest.fail(f"{key.path}: of type {key.type}: say in VALUES what to change it to")
-
-
-def _scaled(now: Any) -> Any:
-    return [1.01 * x for x in now] if isinstance(now, tuple) else 1.01 * now
 
 
 @functools.cache
@@ -160,20 +154,15 @@ def untouched(place: Path, path: str) -> tuple[RobotModel, dict[str, Any]]:
 @pytest.mark.parametrize("key", leaves(), ids=lambda key: key.path)
 def test_a_key_is_stated_or_a_reason_says_why_not(key: Parameter, place: Path) -> None:
     before, identities = untouched(place, key.path if key.path in BEFORE else "")
-    if key.path in VALUES:
-        values = copy.deepcopy(VALUES[key.path])
-    else:
-        path = actual(key.path)
-        values = {path: changed(key, value_of(before.settings, path))}
-    after = load_robot(place / "arm.yaml", **{**copy.deepcopy(BEFORE.get(key.path, {})), **values})
+    path = actual(key.path)
+    values = VALUES.get(key.path) or {path: changed(key, value_of(before.settings, path))}
+    after = load_robot(place / "arm.yaml", **copy.deepcopy({**BEFORE.get(key.path, {}), **values}))
     for scope in SCOPES:
         ours, theirs = identities[scope], identity(after, scope)
         reason = why_not_stated(key.path, scope)
         if reason is None:
-            declared = f"declared.{actual(key.path)}"
-            assert any(
-                declared.startswith(path) or path.startswith(declared) for path, _, _ in differences(theirs, ours)
-            ), f"{scope}: its value is in the content"
+            declared, found = f"declared.{actual(key.path)}", [path for path, *_ in differences(theirs, ours)]
+            assert any(declared.startswith(x) or x.startswith(declared) for x in found), f"{scope}: not in the content"
         follows = reason is None or (_is_in_a_part(key.path, scope) and key.path not in IDLE)
         assert (digest(ours) != digest(theirs)) == follows, f"{scope}: {reason}"
 
@@ -197,11 +186,10 @@ BESIDE = {
     "controller.blend_s": "a blend of boxes of the certified one is in the certified one, however long it takes",
     "controller.torque_rate": "cut for longer than the theorem covers is a fault, and ends the claim",
     "controller.gravity_check": "refuses starts",
-    "controller.feed_forward.name": "whatever is added, `bound` is what the proof rests on",
-    "controller.feed_forward.rate": "whatever is added, `bound` is what the proof rests on",
-    "controller.feed_forward.late_s": "whatever is added, `bound` is what the proof rests on",
-    "controller.feed_forward.residual": "whatever is added, `bound` is what the proof rests on",
-    "controller.feed_forward.file": "whatever is added, `bound` is what the proof rests on",
+    **{
+        f"controller.feed_forward.{key}": "whatever is added, `bound` is what the proof rests on"
+        for key in ("name", "rate", "late_s", "residual", "file")
+    },
     "controller.tube.inner_position": "where the watch stops; the outer tube covers it, and is what certificates take",
     "controller.tube.inner_velocity": "where the watch stops; the outer tube covers it, and is what certificates take",
     "controller.tube.origin": "says where the tube comes from; its numbers are stated",
@@ -249,11 +237,8 @@ def test_reasons_are_about_keys_that_there_are() -> None:
 
 def test_what_bounds_rest_on_is_in_every_plan() -> None:
     """A plan may be certified for a box of bounds: a key that they rest on is no less one of the plan's."""
-    for key in KEYS:
-        if why_not_stated(key, "bounds") is None:
-            assert why_not_stated(key, "plans") is None, key
-        if why_not_stated(key, "plans") is None:
-            assert why_not_stated(key, "run") is None, key
+    bounds, plans, run = ({k for k in KEYS if why_not_stated(k, scope) is None} for scope in ("bounds", "plans", "run"))
+    assert bounds <= plans <= run
 
 
 def test_the_same_arm_from_another_place_is_the_same(place: Path, tmp_path: Path) -> None:

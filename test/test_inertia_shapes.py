@@ -3,42 +3,27 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import cache
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from safe_sysid.errors import ParameterError
 from safe_sysid.identification.inertia_shapes import centre_of_mass_box, inertia_ellipsoid, payload_shapes
-from safe_sysid.robot.loading import load_robot
-from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import from_log_cholesky, inertia_from_com, is_consistent, transform_inertial
 
-FloatArray = NDArray[np.float64]
 NUMBERS = st.floats(-1e6, 1e6, allow_nan=False)
 MASSES = st.floats(1e-9, 1e6)
 ETA = st.lists(st.floats(-2.0, 2.0), min_size=10, max_size=10).map(np.array)
 
 
-def box(mass: list[float], moments: list[list[float]]) -> tuple[FloatArray, FloatArray]:
+def box(mass, moments):
     low, high = np.zeros(10), np.zeros(10)
     low[0], high[0] = sorted(mass)
     for i, pair in enumerate(moments):
         low[1 + i], high[1 + i] = sorted(pair)
     return low, high
-
-
-@cache
-def robot() -> RobotModel:
-    return load_robot("kinova_gen3")
-
-
-def rotation_of(seed: int) -> FloatArray:
-    q, _ = np.linalg.qr(np.random.default_rng(seed).normal(size=(3, 3)))
-    return q if np.linalg.det(q) > 0.0 else q * np.array([-1.0, 1.0, 1.0])
 
 
 @given(
@@ -89,13 +74,13 @@ def test_the_ellipsoid_has_the_mass_centre_and_inertia_that_were_given(eta):
 def test_the_ellipsoid_of_points_inside_one_is_that_one():
     """Against sampling: points drawn evenly inside a known ellipsoid, each with its share of the mass."""
     rng = np.random.default_rng(1)
-    axes, turn, centre, mass = np.array([0.02, 0.05, 0.11]), rotation_of(3), np.array([0.1, -0.2, 0.3]), 4.0
+    axes, centre, mass = np.array([0.02, 0.05, 0.11]), np.array([0.1, -0.2, 0.3]), 4.0
+    turn, _ = np.linalg.qr(np.random.default_rng(3).normal(size=(3, 3)))
     points = rng.normal(size=(200_000, 3))
     points *= (rng.random(len(points)) ** (1 / 3) / np.linalg.norm(points, axis=1))[:, None]
     points = centre + (points * axes) @ turn.T
     share = mass / len(points)
-    inertia = share * (np.sum(points**2) * np.eye(3) - points.T @ points)
-    i = inertia
+    i = share * (np.sum(points**2) * np.eye(3) - points.T @ points)
     theta = np.array([mass, *(share * points.sum(axis=0)), i[0, 0], i[0, 1], i[1, 1], i[0, 2], i[1, 2], i[2, 2]])
     found_centre, found_turn, found_axes = inertia_ellipsoid(theta)
     np.testing.assert_allclose(found_centre, centre, atol=1e-3)
@@ -118,15 +103,13 @@ def test_flat_and_point_bodies_have_axes_that_are_zero_and_impossible_ones_are_r
 
 @given(st.integers(0, 10_000), st.floats(0.05, 3.0))
 @settings(max_examples=60)
-def test_the_payload_s_centre_and_mass_lie_in_what_is_drawn(seed, mass):
+def test_the_payload_s_centre_and_mass_lie_in_what_is_drawn(model, seed, mass):
     """A payload anywhere in the envelope, any hand of the prior, any box around the truth."""
-    rng, model = np.random.default_rng(seed), robot()
-    envelope = model.settings.payload.envelope
+    rng, envelope = np.random.default_rng(seed), model.settings.payload.envelope
     points = np.array(envelope.center) + np.array(envelope.size) * rng.uniform(-0.5, 0.5, (6, 3))
     payload = sum(inertia_from_com(mass / 6.0, point, np.zeros((3, 3))) for point in points)
     assert is_consistent(payload, 1e-12)
-    low, high = model.hand_prior
-    theta = np.where(rng.random(10) < 0.5, low, high) + transform_inertial(*model.flange, payload)
+    theta = np.where(rng.random(10) < 0.5, *model.hand_prior) + transform_inertial(*model.flange, payload)
     radius = rng.uniform(0.0, 0.2, (2, 10)) * rng.integers(0, 2)
     shapes = payload_shapes(model, theta - radius[0], theta, theta + radius[1])
     centre = payload[1:4] / payload[0]
@@ -136,25 +119,19 @@ def test_the_payload_s_centre_and_mass_lie_in_what_is_drawn(seed, mass):
     assert shapes.mass[0] <= mass <= shapes.mass[1]
 
 
-def test_a_payload_outside_its_envelope_is_told_and_still_held():
-    model = robot()
+def test_a_payload_outside_its_envelope_is_told_and_still_held(model):
     payload = inertia_from_com(2.0, [0.4, 0.0, 0.14], 1e-3 * np.eye(3))
-    low, high = model.hand_prior
-    theta = 0.5 * (low + high) + transform_inertial(*model.flange, payload)
+    theta = 0.5 * sum(model.hand_prior) + transform_inertial(*model.flange, payload)
     shapes = payload_shapes(model, theta - 1e-3, theta, theta + 1e-3)
     assert shapes.outside_envelope
     assert np.all((shapes.centre_lower <= [0.4, 0.0, 0.14]) & (shapes.centre_upper >= [0.4, 0.0, 0.14]))
 
 
-def test_the_prior_is_bounded_by_the_envelope_and_an_inertia_too_large_for_it_is_not_drawn():
-    model = robot()
-    prior = model.arm_prior
-    shapes = payload_shapes(
-        model, prior.payload_lower, 0.5 * (prior.payload_lower + prior.payload_upper), prior.payload_upper
-    )
-    envelope = model.settings.payload.envelope
+def test_the_prior_is_bounded_by_the_envelope_and_an_inertia_too_large_for_it_is_not_drawn(model):
+    low, high = model.arm_prior.payload_lower, model.arm_prior.payload_upper
+    shapes = payload_shapes(model, low, 0.5 * (low + high), high)
     assert shapes.bounded
-    np.testing.assert_allclose(shapes.centre_upper - shapes.centre_lower, envelope.size)
+    np.testing.assert_allclose(shapes.centre_upper - shapes.centre_lower, model.settings.payload.envelope.size)
     hand = model.theta_nominal[60:70]
     huge = hand + transform_inertial(*model.flange, inertia_from_com(1.0, [0.0, 0.0, 0.14], 0.1 * np.eye(3)))
     assert payload_shapes(model, huge, huge, huge).ellipsoid is None

@@ -15,12 +15,14 @@ from safe_sysid.logs.online.known_bounds import KnownBounds
 from safe_sysid.robot import RobotModel, load_robot
 
 
-def narrower(model: RobotModel, share: float = 0.1, **changes: object) -> SavedBounds:
-    box = model.arm_prior
-    middle = 0.5 * (box.payload_lower + box.payload_upper)
-    half = 0.5 * share * (box.payload_upper - box.payload_lower)
+def written(folder: Path, model: RobotModel, **changes: object) -> tuple[SavedBounds, Path]:
+    """A tenth of the prior, about its middle, in a file."""
+    low, high = model.arm_prior.payload_lower, model.arm_prior.payload_upper
+    middle, half = 0.5 * (low + high), 0.05 * (high - low)
     bounds = bounds_of(model, (middle - half, middle, middle + half), (0, 4), "sdp", True, "certificate_0_00004.json")
-    return replace(bounds, **changes)
+    bounds, path = replace(bounds, **changes), folder / "bounds.yaml"
+    write_bounds(path, bounds)
+    return bounds, path
 
 
 def result_with(model: RobotModel, lower: np.ndarray, upper: np.ndarray, seq: int, epoch: int = 0):
@@ -30,9 +32,8 @@ def result_with(model: RobotModel, lower: np.ndarray, upper: np.ndarray, seq: in
 
 
 def test_published_boxes_are_nested_within_both(tmp_path: Path, model: RobotModel) -> None:
-    bounds = narrower(model)
-    write_bounds(tmp_path / "bounds.yaml", bounds)
-    known = KnownBounds(tmp_path / "bounds.yaml", model)
+    bounds, path = written(tmp_path, model)
+    known = KnownBounds(path, model)
     first = known.narrow(Identifier(model).update())
     assert first.box.identity == "0:1"
     np.testing.assert_array_equal(first.box.payload_lower, bounds.lower)
@@ -52,9 +53,8 @@ def test_published_boxes_are_nested_within_both(tmp_path: Path, model: RobotMode
 
 
 def test_another_payload_is_noticed_and_another_epoch_left_alone(tmp_path: Path, model: RobotModel) -> None:
-    bounds = narrower(model)
-    write_bounds(tmp_path / "bounds.yaml", bounds)
-    known = KnownBounds(tmp_path / "bounds.yaml", model)
+    bounds, path = written(tmp_path, model)
+    known = KnownBounds(path, model)
     other = result_with(model, bounds.upper + 1e-3, bounds.upper + 2e-3, 1)
     update = known.narrow(other)
     assert update.status is UpdateStatus.EMPTY_SET
@@ -73,9 +73,8 @@ def test_another_payload_is_noticed_and_another_epoch_left_alone(tmp_path: Path,
     ],
 )
 def test_bounds_of_something_else_are_refused(tmp_path: Path, model: RobotModel, changes, words) -> None:
-    write_bounds(tmp_path / "bounds.yaml", narrower(model, **changes))
     with pytest.raises(ConfigError, match=words):
-        KnownBounds(tmp_path / "bounds.yaml", model)
+        KnownBounds(written(tmp_path, model, **changes)[1], model)
 
 
 @pytest.mark.parametrize(
@@ -90,9 +89,9 @@ def test_bounds_of_something_else_are_refused(tmp_path: Path, model: RobotModel,
 )
 def test_bounds_hold_under_what_they_were_proved_with(tmp_path: Path, model: RobotModel, key, value) -> None:
     """An arm that declares other errors is not the one that they are of; the message says which setting, and how."""
-    write_bounds(tmp_path / "bounds.yaml", narrower(model))
+    _, path = written(tmp_path, model)
     with pytest.raises(ConfigError, match=rf"assumed\.{key}.*give the same settings"):
-        KnownBounds(tmp_path / "bounds.yaml", load_robot("kinova_gen3", **{key: value}))
+        KnownBounds(path, load_robot("kinova_gen3", **{key: value}))
 
 
 @pytest.mark.slow
@@ -105,9 +104,8 @@ def test_the_node_starts_with_them(tmp_path: Path, model: RobotModel) -> None:
     from safe_sysid.nodes.common.base import LATCHED_INPUT
     from safe_sysid.nodes.common.messages.conversions import read_bounds as read_message
 
-    bounds = narrower(model)
-    write_bounds(tmp_path / "bounds.yaml", bounds)
-    node = {"identifier": {"bounds_file": str(tmp_path / "bounds.yaml")}}
+    bounds, path = written(tmp_path, model)
+    node = {"identifier": {"bounds_file": str(path)}}
     with running(tmp_path, node, {}) as processes, Probe() as probe:
         processes["identifier"].wait_ready()
         boxes = []

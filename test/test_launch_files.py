@@ -65,13 +65,14 @@ def arm(request: pytest.FixtureRequest) -> arm_files.Arm:
     return arm_files.load_arm(request.param)
 
 
-def hand(folder: Path, locked: dict[str, float], **words: str) -> arm_files.Arm:
-    file = folder / "hand.urdf"
+def hand(folder: Path, position: float = 0.0, old: str = "", new: str = "", **words: Any) -> arm_files.Arm:
+    """The arm whose finger is locked at a position, with something else in the place of ``old`` in its URDF."""
+    file, mounting = folder / "hand.urdf", words.pop("mounting", None)
     given_words = {"kind": "revolute", "xyz": "0 0 0", "rpy": "0 0 0", "axis": "0 0 1", **words}
-    file.write_text(HAND.format(**given_words))
+    file.write_text(HAND.format(**given_words).replace(old, new))
     joints = {"shoulder": SimpleNamespace(viscous=3.0, coulomb=0.5, velocity=None, torque=7.0)}
-    declared: Any = SimpleNamespace(name="hand", joints=joints, mounting=None, home=[0.0])
-    return arm_files.Arm(folder / "hand.yaml", file, declared, read_urdf(file, locked))
+    declared: Any = SimpleNamespace(name="hand", joints=joints, mounting=mounting, home=[0.0])
+    return arm_files.Arm(folder / "hand.yaml", file, declared, read_urdf(file, {"finger_joint": position}))
 
 
 def place(model: pin.Model, frame: str, q: np.ndarray) -> np.ndarray:
@@ -95,7 +96,7 @@ def test_a_locked_joint_becomes_a_fixed_one_where_it_is_locked(
     xyz, rpy, axis = (" ".join(map(repr, numbers[i : i + 3])) for i in (0, 3, 6))
     if np.linalg.norm(numbers[6:9]) < 1e-3:
         axis = "0 0 1"
-    made = hand(tmp_path_factory.mktemp("hand"), {"finger_joint": position}, kind=kind, xyz=xyz, rpy=rpy, axis=axis)
+    made = hand(tmp_path_factory.mktemp("hand"), position, kind=kind, xyz=xyz, rpy=rpy, axis=axis)
     before = pin.buildModelFromXML(made.urdf.read_text())
     after = pin.buildModelFromXML(ET.tostring(arm_files.plain_urdf(made), encoding="unicode"))
     assert list(after.names)[1:] == ["shoulder"] == list(made.joint_names)
@@ -109,43 +110,29 @@ def test_a_locked_joint_becomes_a_fixed_one_where_it_is_locked(
 
 def test_other_programs_get_what_the_robot_file_declares(tmp_path: Path) -> None:
     (tmp_path / "finger.stl").write_text("")
-    made = hand(tmp_path, {"finger_joint": 0.0})
+    made = hand(tmp_path)
     robot = arm_files.plain_urdf(made, declared=True)
-    joint = next(j for j in robot.findall("joint") if j.get("name") == "shoulder")
-    assert [d.attrib for d in joint.findall("dynamics")] == [{"damping": "3.0", "friction": "0.5"}]
-    limit = joint.find("limit")
-    assert limit is not None
-    assert {key: float(value) for key, value in limit.attrib.items()} == {
-        "lower": -1.0, "upper": 1.0, "effort": 7.0, "velocity": 1.0
-    }  # fmt: skip
+    dynamics, limit = (robot.findall(f"joint[@name='shoulder']/{tag}") for tag in ("dynamics", "limit"))
+    assert [d.attrib for d in dynamics] == [{"damping": "3.0", "friction": "0.5"}]
+    limits = {key: float(value) for key, value in limit[0].attrib.items()}
+    assert limits == {"lower": -1.0, "upper": 1.0, "effort": 7.0, "velocity": 1.0}
     assert robot.find("gazebo") is None
     assert robot.find("joint/mimic") is None
     assert next(robot.iter("mesh")).get("filename") == (tmp_path / "finger.stl").as_uri()
-    untouched = next(j for j in arm_files.plain_urdf(made).findall("joint") if j.get("name") == "shoulder").find(
-        "dynamics"
-    )
-    assert untouched is not None
-    assert untouched.attrib == {"damping": "9"}, "a driver's own description says what it says"
+    untouched = arm_files.plain_urdf(made).findall("joint[@name='shoulder']/dynamics")
+    assert [d.attrib for d in untouched] == [{"damping": "9"}], "a driver's own description says what it says"
 
 
 def test_the_description_hangs_on_the_world_as_the_arm_is_mounted(tmp_path: Path) -> None:
-    made = hand(tmp_path, {"finger_joint": 0.0})
-    xyz, rpy = (0.5, -1.0, 0.25), (0.1, math.pi / 2, -2.0)
-    mounted = arm_files.Arm(made.file, made.urdf, made.settings, made.chain)
-    mounted.settings.mounting = SimpleNamespace(xyz=xyz, rpy=rpy)  # type: ignore[misc]
-    model = pin.buildModelFromXML(arm_files.robot_description(mounted))
+    mounting = SimpleNamespace(xyz=(0.5, -1.0, 0.25), rpy=(0.1, math.pi / 2, -2.0))
+    model = pin.buildModelFromXML(arm_files.robot_description(hand(tmp_path, mounting=mounting)))
     base = place(model, "base", np.zeros(1))
-    np.testing.assert_allclose(base[:3, :3], rotation_from_rpy(rpy), atol=1e-12)
-    np.testing.assert_allclose(base[:3, 3], xyz)
+    np.testing.assert_allclose(base[:3, :3], rotation_from_rpy(mounting.rpy), atol=1e-12)
+    np.testing.assert_allclose(base[:3, 3], mounting.xyz)
     # The name is the markers' frame; another link of it would be another world.
-    made.urdf.write_text(made.urdf.read_text().replace('"tip"', '"world"'))
-    broken = arm_files.Arm(made.file, made.urdf, made.settings, read_urdf(made.urdf, {"finger_joint": 0.0}))
     with pytest.raises(SafeSysIdError, match="world"):
-        arm_files.robot_description(broken)
-    made.urdf.write_text(
-        HAND.format(kind="revolute", xyz="0 0 0", rpy="0 0 0", axis="0 0 1").replace('"base"', '"world"')
-    )
-    rooted = arm_files.Arm(made.file, made.urdf, made.settings, read_urdf(made.urdf, {"finger_joint": 0.0}))
+        arm_files.robot_description(hand(tmp_path, 0.0, '"tip"', '"world"', mounting=mounting))
+    rooted = hand(tmp_path, 0.0, '"base"', '"world"', mounting=mounting)
     assert len(ET.fromstring(arm_files.robot_description(rooted)).findall("link")) == 4
 
 
@@ -170,46 +157,31 @@ def test_the_description_puts_every_link_where_the_model_has_it(arm: arm_files.A
 
 # -- controllers --------------------------------------------------------------------------------------------------
 
-#: What the controllers of ros2_controllers (Jazzy) take, of what we write: name -> type.
-KNOWN: dict[str, dict[str, type]] = {
-    "controller_manager": {"update_rate": int},
-    "joint_state_broadcaster": {"joints": list, "interfaces": list},
-    "effort_controller": {"joints": list, "interface_name": str},
-}
-TYPES = {
-    "joint_state_broadcaster": "joint_state_broadcaster/JointStateBroadcaster",
-    "effort_controller": "forward_command_controller/ForwardCommandController",
-}
+#: What the controllers of ros2_controllers (branch jazzy) take, of what we write: type, and parameters but the joints.
+CONTROLLERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "joint_state_broadcaster": (
+        "joint_state_broadcaster/JointStateBroadcaster", {"interfaces": ["position", "velocity", "effort"]},
+    ),
+    "effort_controller": ("forward_command_controller/ForwardCommandController", {"interface_name": "effort"}),
+    "joint_trajectory_controller": (
+        "joint_trajectory_controller/JointTrajectoryController",
+        {
+            "command_interfaces": ["position"], "state_interfaces": ["position", "velocity"],
+            "interpolate_from_desired_state": True,
+        },
+    ),
+}  # fmt: skip
 
 
-def test_controllers_have_the_parameters_that_they_know(arm: arm_files.Arm) -> None:
-    content = yaml.safe_load(yaml.safe_dump(arm_files.controllers(arm.joint_names, 1000.0)))
-    assert set(content) == {f"/**/{name}" for name in KNOWN}
-    for name, known in KNOWN.items():
-        (key,) = content[f"/**/{name}"]
-        assert key == "ros__parameters"
-        values = content[f"/**/{name}"][key]
-        if name == "controller_manager":
-            assert {c: values.pop(c) for c in TYPES} == {c: {"type": kind} for c, kind in TYPES.items()}
-        assert {k: type(v) for k, v in values.items()} == known
-    parameters = {name: content[f"/**/{name}"]["ros__parameters"] for name in KNOWN}
-    assert parameters["effort_controller"]["joints"] == list(arm.joint_names)
-    assert parameters["effort_controller"]["interface_name"] == "effort"
-    assert parameters["joint_state_broadcaster"]["interfaces"] == ["position", "velocity", "effort"]
-    assert parameters["controller_manager"]["update_rate"] == 1000
-
-
-def test_a_trajectory_controller_has_the_parameters_that_it_knows() -> None:
-    """Names, types and words of joint_trajectory_controller_parameters.yaml, ros2_controllers, branch jazzy."""
-    arm = arm_files.load_arm("kinova_gen3_gazebo")
-    content = yaml.safe_load(yaml.safe_dump(arm_files.controllers(arm.joint_names, 1000.0, arm.follows)))
-    kinds = content["/**/controller_manager"]["ros__parameters"]
-    assert kinds["joint_trajectory_controller"] == {"type": "joint_trajectory_controller/JointTrajectoryController"}
-    assert "effort_controller" not in kinds
-    assert content["/**/joint_trajectory_controller"]["ros__parameters"] == {
-        "joints": list(arm.joint_names), "command_interfaces": ["position"],
-        "state_interfaces": ["position", "velocity"], "interpolate_from_desired_state": True,
-    }  # fmt: skip
+@pytest.mark.parametrize(("follows", "moves"), [(False, "effort_controller"), (True, "joint_trajectory_controller")])
+def test_controllers_have_the_parameters_that_they_know(arm: arm_files.Arm, follows: bool, moves: str) -> None:
+    known = {name: CONTROLLERS[name] for name in ("joint_state_broadcaster", moves)}
+    content = yaml.safe_load(yaml.safe_dump(arm_files.controllers(arm.joint_names, 1000.0, follows)))
+    parameters: dict[str, Any] = {name: own | {"joints": list(arm.joint_names)} for name, (_, own) in known.items()}
+    parameters["controller_manager"] = {name: {"type": kind} for name, (kind, _) in known.items()}
+    parameters["controller_manager"]["update_rate"] = 1000
+    assert content == {f"/**/{name}": {"ros__parameters": values} for name, values in parameters.items()}
+    assert isinstance(content["/**/controller_manager"]["ros__parameters"]["update_rate"], int)
 
 
 def test_the_example_of_the_docs_is_what_is_written() -> None:
@@ -224,12 +196,8 @@ def test_what_gazebo_cannot_simulate_is_named() -> None:
     assert len(found) == 8
     assert "torque_source motor" in found[0]
     assert all("rotor_inertia" in line for line in found[1:])
-    joint = {"rotor_inertia": 0.0}
-    without = arm_files.load_arm(
-        "kinova_gen3",
-        {"measurement.torque_source": "link"}
-        | {f"joints.{name}.{key}": value for name in kinova.joint_names for key, value in joint.items()},
-    )
+    no_rotors = {f"joints.{name}.rotor_inertia": 0.0 for name in kinova.joint_names}
+    without = arm_files.load_arm("kinova_gen3", {"measurement.torque_source": "link"} | no_rotors)
     assert arm_files.gazebo_differences(without) == []
     assert arm_files.gazebo_differences(arm_files.load_arm("kinova_gen3_gazebo")) == []
     offset = arm_files.load_arm("kinova_gen3", {"joints.joint_3.offset": -0.5, "joints.joint_3.rotor_inertia": 0.0})
@@ -258,7 +226,6 @@ def test_xacro_gives_every_joint_its_interfaces(arm: arm_files.Arm, tmp_path: Pa
         assert [s.get("name") for s in joint.findall("state_interface")] == ["position", "velocity", "effort"]
         assert float(joint.findtext("state_interface/param") or "nan") == home
     plugin = robot.find("gazebo/plugin")
-    assert plugin is not None
     assert plugin.findtext("parameters") == str(tmp_path / "controllers.yaml")
     assert plugin.findtext("ros/namespace") == "cell/arm_1"
     assert float(plugin.findtext("position_proportional_gain") or "nan") == GazeboServoArm.GAIN
@@ -271,10 +238,8 @@ def test_gazebo_holds_what_the_hand_holds(tmp_path: Path, spec: str) -> None:
     """Mass, centre and inertia by Pinocchio's own reader, fastened to the tool."""
     held = hexagonal_dumbbell(6) if spec == "hexagon" else payload_from_spec(spec)
     arm = arm_files.load_arm("kinova_gen3_gazebo")
-    models = [
-        pin.buildModelFromXML(arm_files.gazebo_description(arm, tmp_path / "c.yaml", payload=payload))
-        for payload in (NO_PAYLOAD, held)
-    ]
+    texts = (arm_files.gazebo_description(arm, tmp_path / "c.yaml", payload=payload) for payload in (NO_PAYLOAD, held))
+    models = [pin.buildModelFromXML(text) for text in texts]
     before, after = (model.inertias[model.njoints - 1] for model in models)
     tool = models[1].frames[models[1].getFrameId("end_effector_link")].placement
     mass, centre, inertia = com_and_inertia(held.theta)
@@ -294,33 +259,20 @@ def with_urdf(folder: Path, old: str, new: str) -> arm_files.Arm:
 def test_a_urdf_is_no_program(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("TOPSECRET")
-    link = f"<link name=\"${{xacro.load_yaml('{secret}')}}\"/>"
-    fixed = (
-        '<joint name="$(env HOME)" type="fixed"><parent link="pedestal"/>'
-        f"<child link=\"${{xacro.load_yaml('{secret}')}}\"/></joint>"
-    )
-    evil = with_urdf(tmp_path, "</robot>", f"{link}{fixed}</robot>")
-    robot = expanded(evil, tmp_path)
+    program = f"${{xacro.load_yaml('{secret}')}}"
+    fixed = f'<joint name="$(env HOME)" type="fixed"><parent link="pedestal"/><child link="{program}"/></joint>'
+    robot = expanded(with_urdf(tmp_path, "</robot>", f'<link name="{program}"/>{fixed}</robot>'), tmp_path)
     assert "TOPSECRET" not in ET.tostring(robot, encoding="unicode")
-    assert f"${{xacro.load_yaml('{secret}')}}" in {link.get("name") for link in robot.findall("link")}
+    assert program in {link.get("name") for link in robot.findall("link")}
     assert "$(env HOME)" in {joint.get("name") for joint in robot.findall("joint")}
 
 
 @pytest.mark.parametrize("name", ["the elbow", "$(env HOME)", "${1 + 1}", "a'] + ['b"])
 def test_joints_that_xacro_would_take_apart_are_refused(tmp_path: Path, name: str) -> None:
     expanded(arm_files.load_arm("three_joint"), tmp_path)
-    made = hand(tmp_path, {"finger_joint": 0.0})
-    broken = arm_files.Arm(
-        made.file, made.urdf, made.settings, read_urdf(_renamed(made.urdf, name), {"finger_joint": 0.0})
-    )
     with pytest.raises(SafeSysIdError, match="letters, digits") as refused:
-        arm_files.gazebo_description(broken, tmp_path / "c.yaml")
+        arm_files.gazebo_description(hand(tmp_path, 0.0, "shoulder", name), tmp_path / "c.yaml")
     assert refused.value.value == name
-
-
-def _renamed(urdf: Path, name: str) -> Path:
-    urdf.write_text(urdf.read_text().replace("shoulder", name))
-    return urdf
 
 
 def test_a_namespace_that_is_none_is_refused(tmp_path: Path) -> None:
@@ -330,9 +282,8 @@ def test_a_namespace_that_is_none_is_refused(tmp_path: Path) -> None:
 
 def test_an_arm_whose_root_is_the_world_is_not_fastened_twice(tmp_path: Path) -> None:
     rooted = expanded(with_urdf(tmp_path, "pedestal", "world"), tmp_path)
-    names = [link.get("name") for link in rooted.findall("link")]
-    assert names.count("world") == 1
-    assert not [joint for joint in rooted.findall("joint") if joint.find("child").get("link") == "world"]  # type: ignore[union-attr]
+    assert len(rooted.findall("link[@name='world']")) == 1
+    assert not rooted.findall("joint/child[@link='world']")
 
 
 def sdf(file: Path, *arguments: str) -> str:
@@ -351,16 +302,13 @@ def test_sdformat_takes_the_arm_with_all_its_mass(arm: arm_files.Arm, tmp_path: 
     file.write_text(ET.tostring(expanded(arm, tmp_path), encoding="unicode"))
     assert "Valid" in sdf(file, "-k")
     model = ET.fromstring(sdf(file, "-p")).find("model")
-    assert model is not None
     mass = sum(float(link.findtext("inertial/mass") or 0.0) for link in model.findall("link"))
     assert mass == pytest.approx(sum(arm.chain.masses.values()), rel=1e-5)
     joints = {joint.get("name"): joint for joint in model.findall("joint")}
     for name in arm.joint_names:
         declared = arm.settings.joints[name]
-        dynamics = {
-            key: float(joints[name].findtext(f"axis/dynamics/{key}") or "nan") for key in ("damping", "friction")
-        }
-        assert dynamics == pytest.approx({"damping": declared.viscous, "friction": declared.coulomb}, rel=1e-5)
+        dynamics = [float(joints[name].findtext(f"axis/dynamics/{key}") or "nan") for key in ("damping", "friction")]
+        assert dynamics == pytest.approx([declared.viscous, declared.coulomb], rel=1e-5)
         if declared.torque is not None:
             assert float(joints[name].findtext("axis/limit/effort") or "nan") == pytest.approx(declared.torque)
 
@@ -405,23 +353,24 @@ DISPLAYS = {
     "rviz_default_plugins/RobotModel": "String",
     "rviz_default_plugins/MarkerArray": "MarkerArray",
 }
-#: Published by robot_state_publisher, latched.
-ELSEWHERE = {"robot_description": ("String", "LATCHED")}
 
 
 def published() -> dict[str, tuple[str, str]]:
     """Topic -> (type, quality of service) of every publisher in the nodes' sources."""
-    found = dict(ELSEWHERE)
+    found = {"robot_description": ("String", "LATCHED")}  # by robot_state_publisher
     for file in (ROOT / "safe_sysid" / "nodes").rglob("*.py"):
         for kind, topic, qos in re.findall(r'create_publisher\(\s*(\w+),\s*"(\w+)",\s*(\w+)\s*\)', file.read_text()):
             found[topic] = (kind, qos)
     return found
 
 
+def picture() -> dict[str, Any]:
+    return yaml.safe_load((ROOT / "rviz" / "safe_sysid.rviz").read_text())["Visualization Manager"]
+
+
 def test_rviz_shows_topics_that_are_published() -> None:
-    picture = yaml.safe_load((ROOT / "rviz" / "safe_sysid.rviz").read_text())["Visualization Manager"]
     topics, shown = published(), set()
-    for display in picture["Displays"]:
+    for display in picture()["Displays"]:
         expected = DISPLAYS[display["Class"]]
         if expected is None:
             continue
@@ -433,17 +382,13 @@ def test_rviz_shows_topics_that_are_published() -> None:
         assert (topic["Durability Policy"], topic["Reliability Policy"]) == ("Transient Local", "Reliable")
         shown.add(name)
     assert shown == set(arm_files.PICTURED)
-    assert picture["Global Options"]["Fixed Frame"] == arm_files.WORLD
+    assert picture()["Global Options"]["Fixed Frame"] == arm_files.WORLD
 
 
 def test_rviz_shows_the_markers_that_are_drawn_in_the_frame_that_they_have() -> None:
     source = (ROOT / "safe_sysid" / "nodes" / "planner" / "markers.py").read_text()
     namespaces = set(re.findall(r'_marker\(\s*"(\w+)"', source))
-    (display,) = (
-        d
-        for d in yaml.safe_load((ROOT / "rviz" / "safe_sysid.rviz").read_text())["Visualization Manager"]["Displays"]
-        if d["Class"] == "rviz_default_plugins/MarkerArray"
-    )
+    (display,) = (d for d in picture()["Displays"] if d["Class"] == "rviz_default_plugins/MarkerArray")
     assert set(display["Namespaces"]) == namespaces | {"payload"}  # in the tool frame: test_payload_markers.py
     assert re.findall(r"frame_id = (.+)", source) == [f'"{arm_files.WORLD}"']
 
@@ -518,15 +463,14 @@ from types import ModuleType
 sys.path.insert(0, {test!r})
 import launch_stand_in as stand_in
 stand_in.install()
-more = dict(
-    launch_event_handlers=("launch.event_handlers", "OnProcessExit"),
-    launch_sources=("launch.launch_description_sources", "PythonLaunchDescriptionSource"),
-    substitutions=("launch.substitutions", "PathJoinSubstitution"),
-    ros_substitutions=("launch_ros.substitutions", "FindPackageShare"),
-    handler=("launch.actions", "RegisterEventHandler"),
-    include=("launch.actions", "IncludeLaunchDescription"),
-)
-for place, name in more.values():
+for place, name in (
+    ("launch.event_handlers", "OnProcessExit"),
+    ("launch.launch_description_sources", "PythonLaunchDescriptionSource"),
+    ("launch.substitutions", "PathJoinSubstitution"),
+    ("launch_ros.substitutions", "FindPackageShare"),
+    ("launch.actions", "RegisterEventHandler"),
+    ("launch.actions", "IncludeLaunchDescription"),
+):
     module = sys.modules.setdefault(place, ModuleType(place))
     setattr(module, name, stand_in.kind(name))
 spec = importlib.util.spec_from_file_location("gazebo", {file!r})

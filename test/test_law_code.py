@@ -6,6 +6,7 @@ import ctypes
 import shutil
 import subprocess
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -43,8 +44,7 @@ class Written:
 
     def step(self, box: np.ndarray, state: np.ndarray) -> tuple[int, np.ndarray]:
         """Flags, and torque, e, de, r, V and S in one array; the box as the C file takes it."""
-        n = self.model.n
-        kept, out = np.zeros(2 * self.model.layout.size), np.full(4 * n + 2, 99.0)
+        kept, out = np.zeros(2 * self.model.layout.size), np.full(4 * self.model.n + 2, 99.0)
         assert self.set_box(kept, *box) == 0
         rows = [at(np.ascontiguousarray(row)) for row in state]
         return self.library.law_step(at(kept), *rows, at(out)), out
@@ -122,24 +122,22 @@ def test_numbers_that_are_none_command_nothing(written):
     rng, n = np.random.default_rng(2), written.model.n
     boxes, states = drawn(written.model, written.gains, 3, rng)
     for box, state in zip(boxes, states, strict=True):
-        for row in range(5):
-            for bad in (np.nan, np.inf, -np.inf):
-                broken = state.copy()
-                broken[row, rng.integers(n)] = bad
-                flags, out = written.step(box, broken)
-                assert flags == FLAGS["BAD_INPUT"]
-                assert np.all(out[:n] == 0.0)
-                assert out[4 * n] == out[4 * n + 1] == np.inf
-        for size in (1e7, 1e200, 1e308):
-            for row in range(5):
-                broken = state.copy()
-                broken[row] = size * rng.choice([-1.0, 1.0], n)
-                flags, out = written.step(box, broken)
-                assert np.all(np.isfinite(out[:n]))
-                faults = flags & (FLAGS["BAD_INPUT"] | FLAGS["ABOVE_V_MAX"])
-                # An acceleration that is too large, but a number, is clipped and not claimed.
-                assert faults or flags == FLAGS["CLIPPED"] | FLAGS["UNPROVED"]
-                assert bool(faults) == bool(np.all(out[:n] == 0.0))
+        for row, bad in product(range(5), (np.nan, np.inf, -np.inf)):
+            broken = state.copy()
+            broken[row, rng.integers(n)] = bad
+            flags, out = written.step(box, broken)
+            assert flags == FLAGS["BAD_INPUT"]
+            assert np.all(out[:n] == 0.0)
+            assert out[4 * n] == out[4 * n + 1] == np.inf
+        for row, size in product(range(5), (1e7, 1e200, 1e308)):
+            broken = state.copy()
+            broken[row] = size * rng.choice([-1.0, 1.0], n)
+            flags, out = written.step(box, broken)
+            assert np.all(np.isfinite(out[:n]))
+            faults = flags & (FLAGS["BAD_INPUT"] | FLAGS["ABOVE_V_MAX"])
+            # An acceleration that is too large, but a number, is clipped and not claimed.
+            assert faults or flags == FLAGS["CLIPPED"] | FLAGS["UNPROVED"]
+            assert bool(faults) == bool(np.all(out[:n] == 0.0))
     spoiled = np.full(2 * written.model.layout.size, np.nan)
     out = np.empty(4 * n + 2)
     assert written.library.law_step(at(spoiled), *(at(row) for row in states[0]), at(out)) == FLAGS["BAD_INPUT"]
@@ -152,18 +150,14 @@ def test_a_box_that_is_none_is_refused_and_the_one_before_is_kept(written):
     assert written.set_box(kept, prior.lower, prior.upper) == 0
     before = kept.copy()
     for p in rng.integers(prior.size, size=20):
-        for bound in range(2):
-            for bad in (np.nan, np.inf, -np.inf):
-                box = np.array([prior.lower, prior.upper])
-                box[bound, p] = bad
-                assert written.set_box(kept, *box) == 1
-        box = np.array([prior.lower, prior.upper])
-        box[1, p] = np.nextafter(prior.upper[p], np.inf)
-        assert written.set_box(kept, *box) == 1
-        wide = np.flatnonzero(prior.upper > prior.lower)
-        box = np.array([prior.lower, prior.upper])
-        box[:, wide[0]] = box[::-1, wide[0]]
-        assert written.set_box(kept, *box) == 1
+        wrong = [(bound, bad) for bound in range(2) for bad in (np.nan, np.inf, -np.inf)]
+        for bound, value in [*wrong, (1, np.nextafter(prior.upper[p], np.inf))]:
+            box = np.array([prior.lower, prior.upper])
+            box[bound, p] = value
+            assert written.set_box(kept, *box) == 1
+    swapped, wide = np.array([prior.lower, prior.upper]), np.flatnonzero(prior.upper > prior.lower)[0]
+    swapped[:, wide] = swapped[::-1, wide]
+    assert written.set_box(kept, *swapped) == 1
     np.testing.assert_array_equal(kept, before)
 
 
@@ -187,11 +181,9 @@ def test_it_starts_where_the_controller_does(written):
 def test_the_example_loop_is_the_law_until_a_fault(written):
     loop = written.folder / "loop"
     sources = [str(written.folder / name) for name in ("law.c", "law_loop.c")]
-    subprocess.run(
-        [compiler_here(), "-std=c99", "-O1", "-Wall", "-Werror", *sources, "-lm", "-o", str(loop)], check=True
-    )
-    model, prior = written.model, written.gains.box
-    home = np.array(model.settings.home)
+    options = ["-std=c99", "-O1", "-Wall", "-Werror"]
+    subprocess.run([compiler_here(), *options, *sources, "-lm", "-o", str(loop)], check=True)
+    model, prior, home = written.model, written.gains.box, np.array(written.model.settings.home)
     moving = np.linspace(0.0, 1.0, 20)[:, None] * np.minimum(written.gains.e_bound, 1e-3) * 0.3
     states = [np.array([home + x, 0 * home, home, 0 * home, 0 * home]) for x in moving]
 
@@ -274,9 +266,7 @@ def test_the_command_writes_it_and_compilers_that_drop_the_checks_are_refused(tm
     assert main(["dynamics", "law", "three_joint", "--out", str(out)]) == 0
     said = capsys.readouterr().out
     assert "self-test: ok: 8 states" in said
-    assert sorted(path.name for path in out.iterdir()) == [
-        "README.md", "law.c", "law.h", "law_loop.c", "law_test.c",
-    ]  # fmt: skip
+    assert {path.name for path in out.iterdir()} == {"README.md", "law.c", "law.h", "law_loop.c", "law_test.c"}
     code = (out / "law.c").read_text()
     assert not any(heavy in code for heavy in ("malloc", "stdlib", "goto", "static double w"))
     for option in ("-ffast-math", "-ffinite-math-only"):

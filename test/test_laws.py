@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rigid_arm import RigidArm
+from rigid_arm import RigidArm, in_use, slotine_li
 from urdf_factory import random_arm, write_arm
 
 from safe_sysid.control.gains import ControllerGains
@@ -19,7 +19,6 @@ from safe_sysid.control.laws.inverse_dynamics import ComputedTorqueLaw, Impedanc
 from safe_sysid.control.laws.law import ControlLaw, ModelInUse
 from safe_sysid.control.laws.passivity_adaptive import PassivityAdaptiveLaw
 from safe_sysid.control.settings import ComputedTorqueSettings, GravityPidSettings, ImpedanceSettings
-from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ConfigError
 from safe_sysid.extensions import LAWS
 from safe_sysid.robot.loading import load_robot
@@ -48,9 +47,7 @@ def test_every_law_keeps_the_interface(model: RobotModel, gains: ControllerGains
     law = make_law(name, model, gains)
     assert isinstance(law, ControlLaw)
     assert law.name == name
-    box = model.arm_prior
-    use = ModelInUse(model.theta_nominal, box.mid, box.rad)
-    home, z = np.array(model.settings.home), np.zeros(model.n)
+    use, home, z = in_use(model.arm_prior, model.theta_nominal), np.array(model.settings.home), np.zeros(model.n)
     reference = np.stack([home + 0.01, z, z, z])  # what the controller hands over has the jerk too
     inputs = [x.copy() for x in (home, z, reference, use.nominal, use.mid, use.rad)]
     law.reset(0.0, home, z)
@@ -64,15 +61,13 @@ def test_every_law_keeps_the_interface(model: RobotModel, gains: ControllerGains
 
 @pytest.mark.parametrize("name", LAWS)
 def test_reset_forgets_everything(model: RobotModel, gains: ControllerGains, name: str) -> None:
-    law, box = make_law(name, model, gains), model.arm_prior
-    use = ModelInUse(model.theta_nominal, box.mid, box.rad)
+    law, use = make_law(name, model, gains), in_use(model.arm_prior, model.theta_nominal)
     np.testing.assert_array_equal(run(law, model, use), run(law, model, use))
 
 
 @pytest.mark.parametrize("name", LAWS)
 def test_a_step_keeps_no_memory(model: RobotModel, gains: ControllerGains, name: str) -> None:
-    law, box = make_law(name, model, gains), model.arm_prior
-    use = ModelInUse(model.theta_nominal, box.mid, box.rad)
+    law, use = make_law(name, model, gains), in_use(model.arm_prior, model.theta_nominal)
     home, z = np.array(model.settings.home), np.zeros(model.n)
     reference = np.stack([home + 1e-3, z, z])
     law.reset(0.0, home, z)
@@ -90,10 +85,8 @@ def test_a_step_keeps_no_memory(model: RobotModel, gains: ControllerGains, name:
 @pytest.mark.parametrize("name", LAWS)
 def test_every_law_holds_a_heavy_payload_in_closed_loop(model: RobotModel, gains: ControllerGains, name: str) -> None:
     """From rest with the prior's middle as nominal, 20 N m of gravity wrong: no law may let go of the arm."""
-    theta, box = truth(model), model.arm_prior
-    law = make_law(name, model, gains)
-    use = ModelInUse(box.mid, box.mid, box.rad)
-    arm = RigidArm(model, theta, np.array(model.settings.home), substeps=1)
+    law, use = make_law(name, model, gains), in_use(model.arm_prior)
+    arm = RigidArm(model, truth(model), np.array(model.settings.home), substeps=1)
     reference = np.stack([arm.q, 0 * arm.q, 0 * arm.q])
     law.reset(0.0, arm.q, arm.qd)
     worst = 0.0
@@ -120,11 +113,15 @@ def test_wrong_settings_are_named(override: dict[str, object], found: str) -> No
 
 
 def test_settings_reach_the_law(gains: ControllerGains) -> None:
-    model = load_robot(
-        "kinova_gen3", **{"controller.laws.armour.V_max": 0.5, "controller.laws.impedance.stiffness": 9.0}
-    )
+    k_p = [120.0, 200.0, 120.0, 120.0, 120.0, 20.0, 20.0]
+    laws = {"armour.V_max": 0.5, "impedance.stiffness": 9.0}
+    laws |= {"gravity_pid.K_p": k_p, "gravity_pid.K_d": 5.0, "gravity_pid.K_i": 0.1}
+    model = load_robot("kinova_gen3", **{f"controller.laws.{key}": value for key, value in laws.items()})
     assert make_law("armour", model, gains).V_max == 0.5
     np.testing.assert_allclose(make_law("impedance", model, gains)._gains[0], 9.0)
+    pid = make_law("gravity_pid", model, gains)
+    np.testing.assert_array_equal(pid.stiffness, k_p)
+    np.testing.assert_array_equal([pid.damping, pid.integral_gain], [[5.0] * 7, [0.1] * 7])
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -134,8 +131,8 @@ def test_computed_torque_makes_the_error_linear(model: RobotModel, seed: int) ->
     law = ComputedTorqueLaw(model, ComputedTorqueSettings(bandwidth=11.0, damping_ratio=0.7))
     q, qd = rng.uniform(-2, 2, (2, model.n))
     reference = rng.uniform(-2, 2, (3, model.n))
-    use = ModelInUse(theta, model.arm_prior.mid, model.arm_prior.rad)
-    qdd = RigidArm(model, theta, q).acceleration(q, qd, law.step(0.0, q, qd, reference, use))
+    torque = law.step(0.0, q, qd, reference, in_use(model.arm_prior, theta))
+    qdd = RigidArm(model, theta, q).acceleration(q, qd, torque)
     e, de = reference[0] - q, reference[1] - qd
     np.testing.assert_allclose(reference[2] - qdd, -2 * 0.7 * 11.0 * de - 121.0 * e, rtol=1e-9, atol=1e-9)
 
@@ -145,9 +142,8 @@ def test_laws_work_on_any_arm(tmp_path: Path, n: int) -> None:
     """Random axes and frames: what each law says of itself is true there too, not only on the default robot."""
     rng = np.random.default_rng(n)
     arm = load_robot(write_arm(tmp_path, *random_arm(rng, n)))
-    box, transition = arm.arm_prior, arm.friction_transition_velocity
-    theta = arm.theta_nominal
-    use, z = ModelInUse(theta, theta, box.rad), np.zeros(n)
+    box, theta, z = arm.arm_prior, arm.theta_nominal, np.zeros(n)
+    use = ModelInUse(theta, theta, box.rad)
     laws = [ArmourLaw(arm), PassivityAdaptiveLaw(arm), AdaptiveRobustLaw(arm), GravityPidLaw(arm)]
     linear, soft = ComputedTorqueLaw(arm), ImpedanceLaw(arm)
     plant = RigidArm(arm, theta, z)
@@ -165,11 +161,8 @@ def test_laws_work_on_any_arm(tmp_path: Path, n: int) -> None:
             torque = law.step(0.0, q, z, still, use)
             assert np.abs(plant.acceleration(q, z, torque)).max() < 1e-8
         armour = laws[0]
-        torque = armour.step(0.0, q, qd, reference, ModelInUse(box.mid, box.mid, box.rad))
-        r = de + armour.K_r * e
-        w_s = dynamics_of(arm.kinematics).slotine_li_regressor(
-            q, qd, reference[1] + armour.K_r * e, reference[2] + armour.K_r * de, transition
-        )
+        torque = armour.step(0.0, q, qd, reference, in_use(box))
+        w_s, r = slotine_li(arm, armour.K_r, q, qd, reference)
         rate = r @ (w_s @ np.where(r @ w_s > 0.0, box.upper, box.lower) - torque)
         assert rate <= armour.alpha * (armour.V_max - armour.energy) + 1e-9 * (1.0 + abs(rate))
 
@@ -184,8 +177,7 @@ def test_impedance_answers_external_torque_as_mass_spring_damper(model: RobotMod
     reference, external = rng.uniform(-2, 2, (3, model.n)), rng.uniform(-10, 10, model.n)
     law.reset(0.0, q, qd)
     law.external[:] = external
-    use = ModelInUse(theta, model.arm_prior.mid, model.arm_prior.rad)
-    torque = law.step(0.0, q, qd, reference, use)
+    torque = law.step(0.0, q, qd, reference, in_use(model.arm_prior, theta))
     qdd = RigidArm(model, theta, q).acceleration(q, qd, torque + external)
     damping = 2 * 0.8 * np.sqrt(mass * stiffness)
     left = mass * (qdd - reference[2]) + damping * (qd - reference[1]) + stiffness * (q - reference[0])
@@ -195,20 +187,19 @@ def test_impedance_answers_external_torque_as_mass_spring_damper(model: RobotMod
 
 
 def test_pid_stands_still_where_gravity_is_known_and_integrates_what_is_not(model: RobotModel) -> None:
-    theta, box = truth(model), model.arm_prior
-    law = GravityPidLaw(model)
+    theta, law = truth(model), GravityPidLaw(model)
     start, z = np.array(model.settings.home), np.zeros(model.n)
     arm, reference = RigidArm(model, theta, start, substeps=1), np.stack([start, z, z])
     law.reset(0.0, start, z)
-    torque = law.step(0.0, start, z, reference, ModelInUse(theta, box.mid, box.rad))
+    torque = law.step(0.0, start, z, reference, in_use(model.arm_prior, theta))
     assert np.abs(arm.acceleration(start, z, torque)).max() < 1e-10
     # With the empty hand as nominal, the integral ends as the weight of the payload.
     law.reset(0.0, start, z)
-    use = ModelInUse(model.theta_nominal, box.mid, box.rad)
+    use = in_use(model.arm_prior, model.theta_nominal)
     for k in range(1500):
         arm.step(law.step(1e-3 * k, arm.q, arm.qd, reference, use), 1e-3)
     assert np.abs(arm.q - start).max() < 1e-5
-    missing = law.step(2.0, start, z, reference, ModelInUse(theta, box.mid, box.rad)) - law.integral
+    missing = law.step(2.0, start, z, reference, in_use(model.arm_prior, theta)) - law.integral
     known = law.step(2.0, start, z, reference, use) - law.integral
     assert np.abs(missing - known).max() > 5.0
     np.testing.assert_allclose(law.integral, missing - known, atol=0.05)
@@ -216,9 +207,8 @@ def test_pid_stands_still_where_gravity_is_known_and_integrates_what_is_not(mode
 
 def test_pid_leaves_motion_to_its_gains(model: RobotModel) -> None:
     """Gravity alone comes from the model: with no error, speed and desired acceleration change nothing."""
-    law, box, rng = GravityPidLaw(model), model.arm_prior, np.random.default_rng(6)
-    use = ModelInUse(model.theta_nominal, box.mid, box.rad)
-    q, qd, qdd = rng.uniform(-2, 2, (3, model.n))
+    law, use = GravityPidLaw(model), in_use(model.arm_prior, model.theta_nominal)
+    q, qd, qdd = np.random.default_rng(6).uniform(-2, 2, (3, model.n))
     law.reset(0.0, q, qd)
     moving = law.step(0.0, q, qd, np.stack([q, qd, qdd]), use).copy()
     law.reset(0.0, q, qd)
@@ -226,9 +216,8 @@ def test_pid_leaves_motion_to_its_gains(model: RobotModel) -> None:
 
 
 def test_pid_integral_is_limited_and_leaves_its_limit_at_once(model: RobotModel) -> None:
-    law, box = GravityPidLaw(model, GravityPidSettings(windup=0.3)), model.arm_prior
+    law, use = GravityPidLaw(model, GravityPidSettings(windup=0.3)), in_use(model.arm_prior, model.theta_nominal)
     start, z = np.array(model.settings.home), np.zeros(model.n)
-    use = ModelInUse(model.theta_nominal, box.mid, box.rad)
     law.reset(0.0, start, z)
     for k in range(5000):
         law.step(0.01 * k, start, z, np.stack([start + 0.5, z, z]), use)
@@ -237,18 +226,10 @@ def test_pid_integral_is_limited_and_leaves_its_limit_at_once(model: RobotModel)
     assert np.all(law.integral < 0.3 * model.limits.torque)
 
 
-def test_published_pid_gains_can_be_given(model: RobotModel) -> None:
-    k_p = (120.0, 200.0, 120.0, 120.0, 120.0, 20.0, 20.0)
-    law = GravityPidLaw(model, GravityPidSettings(K_p=k_p, K_d=5.0, K_i=0.1))
-    np.testing.assert_array_equal(law.stiffness, k_p)
-    np.testing.assert_array_equal(law.damping, 5.0)
-    np.testing.assert_array_equal(law.integral_gain, 0.1)
-
-
 def test_stamps_that_do_not_advance_add_nothing(model: RobotModel, gains: ControllerGains) -> None:
     """Integrals and estimates take time from stamps: one that repeats or goes back must not move them."""
-    box, home, z = model.arm_prior, np.array(model.settings.home), np.zeros(model.n)
-    use, reference = ModelInUse(box.mid, box.mid, box.rad), np.stack([home + 0.05, z, z])
+    home, z = np.array(model.settings.home), np.zeros(model.n)
+    use, reference = in_use(model.arm_prior), np.stack([home + 0.05, z, z])
     for name in ("gravity_pid", "adaptive_robust", "passivity_adaptive"):
         law = make_law(name, model, gains)
         law.reset(0.0, home, z)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rigid_arm import RigidArm
+from rigid_arm import RigidArm, in_use, slotine_li
 from test_laws import truth
 
 from safe_sysid.control.laws.adaptive_robust import AdaptiveRobustLaw
@@ -24,12 +26,9 @@ def exciting(model: RobotModel, t: float) -> np.ndarray:
     """Reference (3, n) that moves every joint at a rate of its own, from rest."""
     home, j = np.array(model.settings.home), np.arange(model.n)
     rate = 1.2 + 0.45 * j
-    amplitude = 0.5 / rate * (1.0 if t >= 0 else 0.0)
-    return np.stack([
-        home + amplitude * (1 - np.cos(rate * t)),
-        amplitude * rate * np.sin(rate * t),
-        amplitude * rate**2 * np.cos(rate * t),
-    ])  # fmt: skip
+    amplitude = 0.5 / rate
+    sine, cosine = np.sin(rate * t), np.cos(rate * t)
+    return np.stack([home + amplitude * (1 - cosine), amplitude * rate * sine, amplitude * rate**2 * cosine])
 
 
 def follow(model: RobotModel, law: ControlLaw, theta: np.ndarray, use: ModelInUse, seconds: float) -> np.ndarray:
@@ -52,30 +51,22 @@ def test_estimate_stays_in_any_box_and_no_update_moves_away_from_any_truth(model
     """
     rng = np.random.default_rng(seed)
     law = PassivityAdaptiveLaw(model, PassivityAdaptiveSettings(rate=float(10.0 ** rng.uniform(-2, 4))))
-    box = model.arm_prior
-    free = law.adaptation > 0.0
-    stamp = 0.0
-    law.reset(stamp, np.zeros(model.n), np.zeros(model.n))
-    law.step(stamp, np.zeros(model.n), np.zeros(model.n), np.zeros((3, model.n)), ModelInUse(box.mid, box.mid, box.rad))
+    box, free, stamp, z = model.arm_prior, law.adaptation > 0.0, 0.0, np.zeros(model.n)
+    law.reset(stamp, z, z)
+    law.step(stamp, z, z, np.zeros((3, model.n)), in_use(box))
     for _ in range(20):
         # A nested box, as identification publishes them; the truth at one of its corners.
         share = rng.choice([0.0, 0.1, 0.4], (2, box.size))
         box = ParameterBox(box.lower + share[0] * box.rad, box.upper - share[1] * box.rad)
         theta = np.where(rng.random(box.size) < 0.5, box.lower, box.upper)
-        use = ModelInUse(box.mid, box.mid, box.rad)
         q, qd = rng.uniform(-3, 3, (2, model.n))
         reference = rng.uniform(-3, 3, (3, model.n))
         before, dt = law.estimate.copy(), float(rng.uniform(0, 5e-3))
         stamp += dt
-        law.step(stamp, q, qd, reference, use)
+        law.step(stamp, q, qd, reference, in_use(box))
         assert np.all((box.mid - box.rad <= law.estimate) & (law.estimate <= box.mid + box.rad))
-        e, de = reference[0] - q, reference[1] - qd
-        r = de + law.K_r * e
-        w_s = dynamics_of(model.kinematics).slotine_li_regressor(
-            q, qd, reference[1] + law.K_r * e, reference[2] + law.K_r * de, model.friction_transition_velocity
-        )
-        slope = (r @ w_s)[free]
-        scale = law.adaptation[free]
+        w_s, r = slotine_li(model, law.K_r, q, qd, reference)
+        slope, scale = (r @ w_s)[free], law.adaptation[free]
         error, after = (before - theta)[free], (law.estimate - theta)[free]
         change = np.sum(after**2 / scale) - np.sum(error**2 / scale)
         allowed = 2.0 * dt * slope @ error + dt * dt * np.sum(scale * slope**2)
@@ -85,7 +76,7 @@ def test_estimate_stays_in_any_box_and_no_update_moves_away_from_any_truth(model
 def test_unknown_rates_and_gaps_do_not_throw_the_estimate(model: RobotModel) -> None:
     """Stamps that stand still or go back move nothing; a gap counts as max_age_s at most."""
     law, box = PassivityAdaptiveLaw(model), model.arm_prior
-    use, q, z = ModelInUse(model.theta_nominal, box.mid, box.rad), np.array(model.settings.home), np.zeros(7)
+    use, q, z = in_use(box, model.theta_nominal), np.array(model.settings.home), np.zeros(7)
     reference = np.stack([q + 1e-3, z, z])
     law.reset(0.0, q, z)
     law.step(5.0, q, z, reference, use)
@@ -108,8 +99,8 @@ def test_unknown_rates_and_gaps_do_not_throw_the_estimate(model: RobotModel) -> 
 def test_lyapunov_function_falls_and_excitation_brings_the_torque_to_the_truth(model: RobotModel) -> None:
     """V = r^T H r / 2 + |estimate - theta|^2 / 2 falls from every 10 ms to the next, though sampled at 1 kHz."""
     theta, box = truth(model, 0), model.arm_prior
-    law = PassivityAdaptiveLaw(model, PassivityAdaptiveSettings(K_r=3.0, decay=20.0, rate=1000.0))
-    use = ModelInUse(box.mid, box.mid, box.rad)
+    settings_of = functools.partial(PassivityAdaptiveSettings, K_r=3.0, decay=20.0)
+    law, use = PassivityAdaptiveLaw(model, settings_of(rate=1000.0)), in_use(box)
     free, energies = law.adaptation > 0.0, []
     arm = RigidArm(model, theta, exciting(model, 0.0)[0], substeps=1)
     law.reset(0.0, arm.q, arm.qd)
@@ -125,16 +116,12 @@ def test_lyapunov_function_falls_and_excitation_brings_the_torque_to_the_truth(m
 
     def wrong(estimate: np.ndarray) -> float:
         """Torque that an estimate gets wrong, rms over the same kind of motion, N m."""
-        states = np.array([exciting(model, t) for t in np.linspace(5.0, 8.0, 40)])
-        w_s = dynamics_of(model.kinematics).slotine_li_regressor(
-            states[:, 0], states[:, 1], states[:, 1], states[:, 2], 0.01
-        )
+        q, qd, qdd = np.moveaxis([exciting(model, t) for t in np.linspace(5.0, 8.0, 40)], 1, 0)
+        w_s = dynamics_of(model.kinematics).slotine_li_regressor(q, qd, qd, qdd, 0.01)
         return float(np.sqrt(np.mean((w_s @ (estimate - theta)) ** 2)))
 
     assert wrong(law.estimate) < 0.25 * wrong(box.mid)
-    frozen = follow(
-        model, PassivityAdaptiveLaw(model, PassivityAdaptiveSettings(K_r=3.0, decay=20.0, rate=1e-9)), theta, use, 2.0
-    )
+    frozen = follow(model, PassivityAdaptiveLaw(model, settings_of(rate=1e-9)), theta, use, 2.0)
     moved = follow(model, law, theta, use, 2.0)
     assert np.abs(moved[1000:]).max() < 0.15 * np.abs(frozen[1000:]).max()
 
@@ -152,24 +139,16 @@ def test_adaptive_robust_metric_is_lyapunovs() -> None:
 
 
 def test_adaptive_robust_learns_a_bound_and_beats_its_own_nominal_loop(model: RobotModel) -> None:
-    theta, box = truth(model, 1), model.arm_prior
-    use = ModelInUse(box.mid, box.mid, box.rad)
-    s = AdaptiveRobustSettings(bandwidth=10.0, rate=100.0, layer=0.02)
-    law = AdaptiveRobustLaw(model, s)
-    bounds = []
+    theta, use, bounds = truth(model, 1), in_use(model.arm_prior), []
 
-    class Recorded:
-        name = "recorded"
-
-        def reset(self, *args: object) -> None:
-            law.reset(*args)
-
+    class Recorded(AdaptiveRobustLaw):
         def step(self, *args: object) -> np.ndarray:
-            torque = law.step(*args)
-            bounds.append(law.rho)
+            torque = super().step(*args)
+            bounds.append(self.rho)
             return torque
 
-    adaptive = follow(model, Recorded(), theta, use, 2.0)
+    law = Recorded(model, AdaptiveRobustSettings(bandwidth=10.0, rate=100.0, layer=0.02))
+    adaptive = follow(model, law, theta, use, 2.0)
     plain = follow(model, ComputedTorqueLaw(model, ComputedTorqueSettings(bandwidth=10.0)), theta, use, 2.0)
     assert np.abs(adaptive[1000:]).max() < 0.5 * np.abs(plain[1000:]).max()
     # rho only grows, and stops: inside the layer nothing is learned from noise.
@@ -181,8 +160,7 @@ def test_adaptive_robust_learns_a_bound_and_beats_its_own_nominal_loop(model: Ro
 def test_adaptive_robust_energy_falls_outside_of_the_layer(model: RobotModel) -> None:
     """The exact condition of the proof: z^T (eta - w) <= |z| (|eta| - rho) where |z| >= layer rho, for any eta."""
     rng, law = np.random.default_rng(3), AdaptiveRobustLaw(model)
-    box = model.arm_prior
-    use = ModelInUse(truth(model, 5), box.mid, box.rad)
+    use = in_use(model.arm_prior, truth(model, 5))
     k_p, k_v, slope, _, layer = law._gains
     for _ in range(50):
         q, qd = rng.uniform(-2, 2, (2, model.n))

@@ -21,22 +21,18 @@ from safe_sysid.robot import load_robot
 pytestmark = pytest.mark.unproved
 
 RATE = 100.0
-TRANSITION = 0.02
-Arrays = dict[str, np.ndarray]
 
 
-def written(path: Path, seed: int = 0, seconds: float = 60.0, change: Callable[[Arrays], object] = len) -> Path:
+def written(path: Path, seed: int = 0, seconds: float = 60.0, change: Callable[[dict], object] = len) -> Path:
     """A log of the three-joint arm with its own friction, noise, and velocities measured."""
     model, rng = load_robot("three_joint"), np.random.default_rng(seed)
     t = np.arange(0.0, seconds, 1.0 / RATE)
     size, wave, phase = (rng.uniform(0.3, 0.8, (4, 3)), rng.uniform(0.4, 2.0, (4, 3)), rng.uniform(0.0, 6.0, (4, 3)))
-    angle = wave * t[:, None, None] + phase
-    q, qd, qdd = (
-        x.sum(axis=1) for x in (size * np.sin(angle), size * wave * np.cos(angle), -size * wave**2 * np.sin(angle))
-    )
+    x = wave * t[:, None, None] + phase
+    q, qd, qdd = ((size * y).sum(axis=1) for y in (np.sin(x), wave * np.cos(x), -(wave**2) * np.sin(x)))
     theta = np.array(model.theta_nominal)
     theta[model.layout.viscous] = theta[model.layout.offset] = 0.0
-    tau = dynamics_of(model.kinematics).inverse_dynamics(theta, q, qd, qdd, TRANSITION)
+    tau = dynamics_of(model.kinematics).inverse_dynamics(theta, q, qd, qdd, 0.02)
     arrays = {"stamps": t, "q": q, "qd": qd, "effort": tau + 0.05 * rng.normal(size=q.shape)}
     change(arrays)
     write_log(path, tuple(model.joint_names), Measurements(**arrays), 0)
@@ -77,14 +73,15 @@ def test_from_logs_to_a_rigid_arm_without_torch(tmp_path: Path, capsys: pytest.C
 def test_logs_that_cannot_be_used_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     some = ("--model", "rbd", "--optimization", "2s", "--out", tmp_path / "out")
     short = written(tmp_path / "short.npz", seconds=4.0)
-    assert learn(short, *some) == 2
-    assert "expected longer logs" in capsys.readouterr().err
-    fast, slow = (written(tmp_path / f"{name}.npz") for name in ("fast", "slow"))
-    written(slow, change=lambda a: a.update(stamps=2.0 * a["stamps"], qd=0.5 * a["qd"]))
-    assert learn(fast, slow, *some) == 2
-    assert "expected 100 Hz, as the first log" in capsys.readouterr().err
-    assert learn(fast, *some, "--cutoff", 60) == 2
-    assert "--cutoff 60" in capsys.readouterr().err
+    fast = written(tmp_path / "fast.npz")
+    slow = written(tmp_path / "slow.npz", change=lambda a: a.update(stamps=2.0 * a["stamps"], qd=0.5 * a["qd"]))
+    for words, expected in (
+        ((short,), "expected longer logs"),
+        ((fast, slow), "expected 100 Hz, as the first log"),
+        ((fast, "--cutoff", 60), "--cutoff 60"),
+    ):
+        assert learn(*words, *some) == 2
+        assert expected in capsys.readouterr().err
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
@@ -99,9 +96,7 @@ def test_from_logs_to_a_network(tmp_path: Path) -> None:
     assert read_hybrid(out / "model.npz").weights["memory.weight_hh_l0"].shape == (200, 50)
 
 
-def test_without_torch_one_line_says_how_to_get_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_torch_one_line_says_how_to_get_it(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert learn(written(tmp_path / "log.npz"), "--out", tmp_path / "out") == 2
     assert "torch is not installed" in capsys.readouterr().err

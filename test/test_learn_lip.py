@@ -32,19 +32,17 @@ def recorded(seed: int = 0) -> dict[str, np.ndarray]:
     rng, t = np.random.default_rng(seed), np.arange(0.0, 60.0, 0.01)[:, None, None]
     rate, phase = rng.uniform(0.4, 3.0, (2, 5)), rng.uniform(0.0, 6.0, (2, 5))
     size = rng.uniform(0.3, 0.8, (2, 5)) / rate
-    q = (size * np.sin(rate * t + phase)).sum(axis=-1)
-    qd = (size * rate * np.cos(rate * t + phase)).sum(axis=-1)
-    qdd = -(size * rate**2 * np.sin(rate * t + phase)).sum(axis=-1)
+    x = rate * t + phase
+    q, qd, qdd = ((size * y).sum(axis=-1) for y in (np.sin(x), rate * np.cos(x), -(rate**2) * np.sin(x)))
     data = model.createData()
     torque = np.array([pin.rnea(model, data, *at) for at in zip(q, qd, qdd, strict=True)])
     torque = torque + VISCOUS * qd + COULOMB * np.sign(qd) + 0.02 * rng.normal(size=q.shape)
     return {"stamps": t[:, 0, 0], "q": q, "qd": qd, "effort": torque}
 
 
-def written(path: Path, change: Callable[[dict], object] | None = None) -> Path:
-    arrays = {name: array.copy() for name, array in recorded().items()}
-    if change is not None:
-        change(arrays)
+def written(path: Path, change: Callable[[dict], object] = len, samples: int = 6000) -> Path:
+    arrays = {name: array[:samples].copy() for name, array in recorded().items()}
+    change(arrays)
     write_log(path, JOINTS, Measurements(**arrays), 0)
     return path
 
@@ -94,15 +92,11 @@ def test_the_finish_is_kept_where_held_out_torques_are_likelier(learned: tuple[P
     assert "not kept" in found["method"]
 
 
-def test_what_was_wrong_with_the_samples_is_told(learned: tuple[Path, dict]) -> None:
-    _, result = learned
+def test_the_most_informative_samples_are_kept_and_what_was_wrong_with_others_is_told(learned) -> None:
+    out, result = learned
     text = " ".join(result["warnings"])
     assert "20 samples of the logs are not used" in text  # ten of each
     assert "more than once" in text  # the log was given twice
-
-
-def test_the_most_informative_samples_are_kept(learned: tuple[Path, dict]) -> None:
-    out, result = learned
     assert result["samples"] == 60
     assert result["samples_of"] > 300
     errors = {(s["which"], s["samples"]): s["nmse"] for s in result["subsets"]}
@@ -115,47 +109,25 @@ def test_the_most_informative_samples_are_kept(learned: tuple[Path, dict]) -> No
     assert "Learned friction" in page
 
 
-def still(arrays: dict) -> None:
-    arrays["q"][:, 1] = 0.3
-    arrays["qd"][:, 1] = 0.0
-
-
-def no_torque(arrays: dict) -> None:
-    arrays["effort"][:, 0] = 0.0
-
-
-def reversed_speed(arrays: dict) -> None:
-    arrays["qd"][:, 0] *= -1.0
-
-
-def nothing(arrays: dict) -> None:
-    arrays["q"][:, 0] = np.nan
-
-
-def no_effort(arrays: dict) -> None:
-    arrays["effort"][:, 0] = np.nan
-
-
-def short(arrays: dict) -> None:
-    for name in arrays:
-        arrays[name] = arrays[name][:45]
-
-
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("names", "joint", "factor", "samples", "words"),
     [
-        (still, "elbow moves by"),
-        (no_torque, "shoulder: its torque is 0 throughout"),
-        (reversed_speed, "reversed sign"),
-        (nothing, "shoulder"),
-        (no_effort, "shoulder has no efforts"),
-        (short, "samples to learn from"),
+        (("q", "qd"), 1, 0.0, 6000, "elbow moves by"),
+        (("effort",), 0, 0.0, 6000, "shoulder: its torque is 0 throughout"),
+        (("qd",), 0, -1.0, 6000, "reversed sign"),
+        (("q",), 0, np.nan, 6000, "shoulder"),
+        (("effort",), 0, np.nan, 6000, "shoulder has no efforts"),
+        ((), 0, 1.0, 45, "samples to learn from"),
     ],
 )
-def test_logs_that_teach_nothing_are_named(
-    change: Callable[[dict], object], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    log = written(tmp_path / "log.npz", change)
+def test_logs_that_teach_nothing_are_named(names, joint, factor, samples, words, tmp_path, capsys) -> None:
+    """A joint's columns multiplied, or few samples."""
+
+    def change(arrays: dict) -> None:
+        for name in names:
+            arrays[name][:, joint] = factor * arrays[name][:, joint] + 0.0  # no -0
+
+    log = written(tmp_path / "log.npz", change, samples)
     assert main(["learn", "lip", str(log), *QUICK, "--out", str(tmp_path / "out")]) == 2
     assert words in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

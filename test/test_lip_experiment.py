@@ -36,16 +36,14 @@ def test_trajectories_stay_within_the_limits_and_are_derivatives_of_each_other(n
     assert len(x) == setting.samples
     assert np.all((x.q >= setting.low) & (x.q <= setting.high))
     assert np.all(np.abs(x.qd).max(axis=0) <= [2.175] * 4 + [2.61] * 3)
-    inner = slice(1, -1)
-    steps = np.abs(np.gradient(x.q, 0.1, axis=0) - x.qd)[inner].max()
+    steps = np.abs(np.gradient(x.q, 0.1, axis=0) - x.qd)[1:-1].max()
     assert steps < 0.2 * np.abs(x.qd).max()  # of a central difference over 0.2 s
     assert not np.allclose(x.q, Panda(7).trajectory(setting, 4).q)
 
 
 def test_energies_of_the_arm_are_those_of_its_torques() -> None:
     """Power of the torques is the change of both energies."""
-    arm, t = Panda(3), np.arange(0.0, 1.0, 1e-3)[:, None]
-    rate = np.array([2.0, 3.0, 1.5])
+    arm, t, rate = Panda(3), np.arange(0.0, 1.0, 1e-3)[:, None], np.array([2.0, 3.0, 1.5])
     x = MotionSamples(np.sin(rate * t), rate * np.cos(rate * t), -(rate**2) * np.sin(rate * t), [False] * 3)
     total = arm.energies(x[::10]).sum(axis=0)
     power = np.sum(arm.torque(x) * x.qd, axis=1)
@@ -71,8 +69,7 @@ def test_gradients_of_the_geometric_kernel_are_those_of_differences() -> None:
 
 
 def test_a_torque_of_rigid_bodies_is_in_the_span_of_the_geometric_kernel() -> None:
-    arm = Panda(2)
-    rng = np.random.default_rng(1)
+    arm, rng = Panda(2), np.random.default_rng(1)
     x, far = (MotionSamples(*rng.uniform(-1.0, 1.0, (3, samples, 2)), [False] * 2) for samples in (150, 20))
     kernel = kernel_of("GIP", 2, False)
     c = kernel.matrix(kernel.start(x), x)
@@ -84,17 +81,15 @@ def test_a_torque_of_rigid_bodies_is_in_the_span_of_the_geometric_kernel() -> No
 
 def test_identification_with_the_kinematics_known_is_exact_without_noise() -> None:
     arm = Panda(4)
-    x = arm.trajectory(SETTINGS["code"], 0)
+    x, far = (arm.trajectory(SETTINGS["code"], seed) for seed in (0, 1))
     found = learn("ID", x, arm.torque(x), TrainingOptions(), arm.regressor)
-    far = arm.trajectory(SETTINGS["code"], 1)
     assert np.abs(found.predict(far) - arm.torque(far)).max() < 1e-6
 
 
 @pytest.mark.parametrize("slides", [[False, True], [False, False]])
 def test_the_exponential_lagrangian_is_its_definition_and_its_gradients_those_of_differences(slides) -> None:
     rng, n = np.random.default_rng(2), 2
-    part = LagrangianExponentialPart(n)
-    kernel = SumKernel((part,))
+    kernel = SumKernel((LagrangianExponentialPart(n),))
     x = MotionSamples(*rng.uniform(-1.0, 1.0, (3, 4, n)), slides)
     log, noise, y = 0.3 * rng.normal(size=kernel.count), np.full(n, -1.0), rng.normal(size=(4, n))
     check_gradient(kernel, log, noise, x, y)
@@ -129,9 +124,8 @@ def test_the_network_learns_a_pendulum() -> None:
     pytest.importorskip("torch")
     arm = Panda(2)
     x = arm.trajectory(SETTINGS["code"], 0)
-    torque = arm.torque(x)
-    found = (learn("DeLaN", x, torque, TrainingOptions(epochs=epochs), arm.regressor) for epochs in (1, 300))
-    errors = [np.mean((network.predict(x) - torque) ** 2) for network in found]
+    found = (learn("DeLaN", x, arm.torque(x), TrainingOptions(epochs=epochs), arm.regressor) for epochs in (1, 300))
+    errors = [np.mean((network.predict(x) - arm.torque(x)) ** 2) for network in found]
     assert errors[1] < 0.1 * errors[0]
 
 
@@ -142,8 +136,7 @@ def test_unknown_methods_are_refused() -> None:
 
 OPTIONS = {
     "kind": "joints", "setting": "code", "methods": ["LIP", "ID"], "seeds": 2, "joints": [2], "epochs": 20,
-    "rate": 0.06, "batch": 50, "starts": 1, "finish": 3,
-    "amplitudes": [0.5], "series": True, "network_epochs": 5,
+    "rate": 0.06, "batch": 50, "starts": 1, "finish": 3, "amplitudes": [0.5], "series": True, "network_epochs": 5,
 }  # fmt: skip
 
 

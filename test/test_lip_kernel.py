@@ -34,18 +34,18 @@ def potential(parameters, slides, x, y):
     return place(parameters[2], slides, x, y)
 
 
+def lagrangian(*at):
+    return kinetic(*at) + potential(*at)
+
+
 def place(position, slides, x, y):
     result = mpmath.mpf(1)
-    for b, (sigma, c, s) in enumerate(position):
-        q, other = x[0][b], y[0][b]
+    for b, row in enumerate(position):
+        (sigma, c, s), q, other = exact(row), x[0][b], y[0][b]
         if slides[b]:
-            result *= mpmath.mpf(float(sigma)) + mpmath.mpf(float(c)) * q * other
+            result *= sigma + c * q * other
         else:
-            result *= (
-                mpmath.mpf(float(sigma))
-                + mpmath.mpf(float(c)) * mpmath.cos(q) * mpmath.cos(other)
-                + mpmath.mpf(float(s)) * mpmath.sin(q) * mpmath.sin(other)
-            )
+            result *= sigma + c * mpmath.cos(q) * mpmath.cos(other) + s * mpmath.sin(q) * mpmath.sin(other)
     return result
 
 
@@ -67,18 +67,13 @@ def exact(values):
 
 
 def torque_kernel_by_definition(parameters, slides, x, y):
-    n = len(slides)
-    out = np.empty((n, n))
+    n, out = len(slides), np.empty((len(slides), len(slides)))
     with mpmath.workdps(100):
         left = [lagrange(a, *map(exact, x)) for a in range(n)]
         right = [lagrange(b, *map(exact, y)) for b in range(n)]
         for a, b in product(range(n), range(n)):
-            out[a, b] = float(
-                sum(
-                    wa * wb * (kinetic(parameters, slides, xa, yb) + potential(parameters, slides, xa, yb))
-                    for (wa, xa), (wb, yb) in product(left[a], right[b])
-                )
-            )
+            pairs = product(left[a], right[b])
+            out[a, b] = sum(wa * wb * lagrangian(parameters, slides, xa, yb) for (wa, xa), (wb, yb) in pairs)
     return out
 
 
@@ -102,13 +97,8 @@ def case(seed, slides, samples):
     return part, rng.normal(size=part.count) * 0.5, MotionSamples(*rng.uniform(-2.0, 2.0, (3, samples, n)), slides)
 
 
-ARMS = [
-    [False],
-    [True],
-    [False, True],
-    [True, True, False],
-    *(pytest.param(slides, marks=pytest.mark.slow) for slides in ([False, False, True, False], [False] * 7)),
-]
+ARMS = [[False], [True], [False, True], [True, True, False]]
+ARMS += [pytest.param(slides, marks=pytest.mark.slow) for slides in ([False, False, True, False], [False] * 7)]
 
 
 @pytest.mark.parametrize("slides", ARMS)
@@ -183,11 +173,8 @@ def test_derivatives_by_parameters_are_those_of_differences(slides):
     log, y = 0.3 * rng.normal(size=kernel.count), 3.0 * rng.normal(size=12 * n)
     inverse = likelihood(kernel, log, x, y)[1]
     found = kernel.pull(log, x, np.tril(inverse), inverse @ y)  # nothing above the diagonal is read
-    step = 1e-5
-    want = [
-        (likelihood(kernel, log + e, x, y)[0] - likelihood(kernel, log - e, x, y)[0]) / (2.0 * step)
-        for e in step * np.eye(kernel.count)
-    ]
+    up, down = ([likelihood(kernel, log + e, x, y)[0] for e in s * np.eye(kernel.count)] for s in (1e-5, -1e-5))
+    want = (np.array(up) - down) / 2e-5
     assert np.allclose(found, want, rtol=1e-6, atol=1e-8 * np.max(np.abs(want)))
 
 
