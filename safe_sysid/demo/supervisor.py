@@ -30,7 +30,9 @@ _AGAIN, _INSIST = 0.3, 15.0
 _POLL = 0.1
 _SOON = 0.02  # s between two looks while nodes start
 _SILENCE = 120.0  # s of wall time without any news: something hangs
-_LISTENS = 20.0  # s for the recorder to find the commands
+_LISTENS = 60.0  # s for the recorder to find what is told once
+#: Besides commands: of a stream each message counts, of what is latched only the newest can be had later.
+_TOLD_ONCE = ("joint_states", "reference", "bounds", "bounds_active", "plan", "certificate")
 _MATCHED = 0.5  # s from there until those who are listened to know it, too
 _ARMS = {"random": "uniform"}
 
@@ -179,12 +181,12 @@ def _lead(
 
 
 def _await_recorder(watcher: Any, group: ProcessGroup, progress: Progress, command: str) -> None:
-    """Commands and measurements are told once: nobody commands before the recorder listens to both.
+    """Nobody commands before the recorder listens to commands and all else that is told once.
 
     A run without it is a run all the same.
     """
     end = time.monotonic() + _LISTENS
-    while not all(watcher.heard_by(topic, "recorder") for topic in (command, "joint_states")):
+    while not all(watcher.heard_by(topic, "recorder") for topic in (command, *_TOLD_ONCE)):
         if time.monotonic() > end:
             progress.say(f"the recorder does not listen after {_LISTENS:g} s; going on")
             return
