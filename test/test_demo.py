@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +56,10 @@ class Demo:
         for line in self.process.stdout:
             self.lines.append(line)
             if time.monotonic() - self.looked > 1.0:
-                own = {self.process.pid, *self.nodes().values()}
+                pids = _processes()  # first: what begins between two looks must not count as another's
+                own = self._own()
                 self.segments |= mapped_segments(own)
-                self.foreign |= _mapped_by_others(own)
+                self.foreign |= mapped_segments(pids - own)
                 self.looked = time.monotonic()
             yield line
 
@@ -71,7 +73,7 @@ class Demo:
         status = self.process.wait(timeout=10.0)
         # Ports are numbered for the whole machine: what the other worker's nodes have, or had when a test killed them,
         # is not this demo's to remove.
-        self.segments -= self.foreign | _mapped_by_others(set())
+        self.segments -= self.foreign | mapped_segments(_processes())
         return status
 
     @property
@@ -80,25 +82,35 @@ class Demo:
 
     def nodes(self) -> dict[str, int]:
         """Living processes that this demo has started, by name; "solver" is the planner's own."""
-        found = {}
-        for entry in Path("/proc").iterdir():
-            try:
-                environment = (entry / "environ").read_bytes().split(b"\0")
-                name = (entry / "comm").read_text().strip()
-                zombie = ") Z " in (entry / "stat").read_text()
-            except (OSError, ValueError):
-                continue
-            if f"SAFE_SYSID_DEMO_PID={self.process.pid}".encode() in environment and not zombie:
-                found[name] = int(entry.name)
+        return {name: pid for pid, (name, _, started) in self._looked_at().items() if started}
+
+    def _own(self) -> set[int]:
+        """The demo and what it has started, also what has no environment of its own yet."""
+        looked_at = self._looked_at()
+        own = {self.process.pid, *(pid for pid, (_, _, started) in looked_at.items() if started)}
+        while more := {pid for pid, (_, parent, _) in looked_at.items() if parent in own} - own:
+            own |= more
+        return own
+
+    def _looked_at(self) -> dict[int, tuple[str, int, bool]]:
+        """Of all living processes: name, parent, and whether their environment says that this demo started them."""
+        found, mark = {}, f"SAFE_SYSID_DEMO_PID={self.process.pid}".encode()
+        for pid in _processes():
+            entry = Path(f"/proc/{pid}")
+            with suppress(OSError, ValueError):
+                state, parent, *_ = (entry / "stat").read_text().rpartition(") ")[2].split()
+                started = mark in (entry / "environ").read_bytes().split(b"\0")
+                if state != "Z":
+                    found[pid] = (entry / "comm").read_text().strip(), int(parent), started
         return found
 
     def left(self) -> set[str]:
         """The middleware's shared memory that this demo had, still there although nobody uses it."""
-        return {name for name in self.segments - _mapped_by_others(set()) if (SHM / name).exists()}
+        return {name for name in self.segments - mapped_segments(_processes()) if (SHM / name).exists()}
 
 
-def _mapped_by_others(own: set[int]) -> set[str]:
-    return mapped_segments({int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()} - own)
+def _processes() -> set[int]:
+    return {int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()}
 
 
 def robot_file(directory: Path, name: str, **sections: Any) -> str:
