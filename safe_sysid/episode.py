@@ -131,7 +131,8 @@ class Episode:
         if self._plans < 1 and self._task is None:
             raise PlanError(f"plans = {self._plans}: expected at least 1 where there are no waypoints")
         self._known = box
-        self._under_way: Plan | None = None  # of the task
+        self._offered: Plan | None = None  # of the task, and the one
+        self._under_way: Plan | None = None
         self._identified, self._sequence = not self._plans, 0
         self._say = progress or (lambda line: None)
         self.result = EpisodeResult(self.gains)
@@ -224,6 +225,8 @@ class Episode:
             return
         resting = controller.state is ControllerState.HOLDING and controller.plan is None
         if resting:
+            if self._offered is not None and self._offered.tube > 0 and self._offered is not self._under_way:
+                task.planner = task.planner.in_widest_tube()  # it was not begun; the widest tube's always can be
             previous, time = None, max(now, controller.rests_until(now))
             state = np.stack([rest, np.zeros_like(rest), np.zeros_like(rest)])
         else:
@@ -245,6 +248,7 @@ class Episode:
             return
         self._sequence += 1
         self._say(f"{now:.1f} s: task: plan {answer.plan.sequence}{task.progress}")
+        self._offered = answer.plan
         reason = controller.offer_plan(answer.plan, now)
         if reason is not None:
             self.result.refusals.append(f"plan {answer.plan.sequence}: {reason}")

@@ -14,6 +14,7 @@ import pytest
 from safe_sysid.apps.judge.evaluation import evaluate
 from safe_sysid.apps.plan.drive import logs_of_episode
 from safe_sysid.control.controller import ControllerState
+from safe_sysid.control.recent_commands import RecentCommands
 from safe_sysid.episode import Episode, EpisodeResult
 from safe_sysid.errors import PlanError
 from safe_sysid.identification.identifier import UpdateStatus
@@ -174,6 +175,25 @@ def test_a_task_alone_needs_no_identification(model: RobotModel) -> None:
     assert result.updates == []
     assert [box.identity for box, _ in result.task_plans] == ["0:1"] * len(result.task_plans)
     assert np.abs(plant.truth()["q"][-1] - goal).max() <= 1e-3 + result.gains.e_bound.max()
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_plan_of_a_narrower_tube_that_is_not_begun_is_followed_by_one_of_the_widest(
+    model: RobotModel, monkeypatch: pytest.MonkeyPatch, begun: bool
+) -> None:
+    if not begun:
+        monkeypatch.setattr(RecentCommands, "why_not", lambda *_: "for this test")
+    plant = build_plant(model, payload_from_spec("5lb"), load_scene("open"), 2)
+    truth = plant.theta_true[model.arm_prior.layout.payload]
+    off = 0.02 * (model.arm_prior.payload_upper - model.arm_prior.payload_lower)
+    known = model.arm_prior.with_payload(truth - off, truth + off, 1)
+    goal = np.array(model.settings.home) + 0.1
+    result = Episode(model, plant, load_scene("open"), plans=0, waypoints=goal, box=known).run()
+    tubes = [answer.plan.tube for _, answer in result.task_plans if answer.plan is not None]
+    assert tubes[0] > 0, "a narrow tube is wanted first"
+    assert result.task is TaskStatus.ARRIVED
+    assert begun == all(tubes)
+    assert begun or not any(tubes[1:])
 
 
 def test_a_task_that_cannot_be_is_refused_and_the_arm_stands(model: RobotModel) -> None:
