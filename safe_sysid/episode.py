@@ -225,7 +225,8 @@ class Episode:
             return
         resting = controller.state is ControllerState.HOLDING and controller.plan is None
         if resting:
-            if self._offered is not None and self._offered.tube > 0 and self._offered is not self._under_way:
+            refused = self._offered is not None and self._offered.tube > 0 and self._offered is not self._under_way
+            if refused and isinstance(task, TaskPlanner):  # of series there are only so many
                 task.planner = task.planner.in_widest_tube()  # it was not begun; the widest tube's always can be
             previous, time = None, max(now, controller.rests_until(now))
             state = np.stack([rest, np.zeros_like(rest), np.zeros_like(rest)])
