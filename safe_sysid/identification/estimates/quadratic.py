@@ -54,12 +54,16 @@ class Quadratic:
         """The same, with a Cholesky factor in floating-point numbers, too.
 
         Of equations that hold exactly weights are so large that rounding hides the part of the prior. What is added
-        is of the size of that rounding.
+        is of the size of that rounding; where that does not help, nothing is.
         """
-        added = 0.0
-        while not _has_factor(self.hessian + added * np.eye(len(self.linear))):
-            added = max(10.0 * added, np.finfo(float).eps * float(np.trace(self.hessian)))
-        return Quadratic(self.hessian + added * np.eye(len(self.linear)), self.linear) if added else self
+        if _has_factor(self.hessian):
+            return self
+        rounding = np.finfo(float).eps * float(np.trace(self.hessian))
+        for added in rounding * 10.0 ** np.arange(6):
+            raised = self.hessian + added * np.eye(len(self.linear))
+            if _has_factor(raised):
+                return Quadratic(raised, self.linear)
+        return self
 
     def transformed(self, matrix: FloatArray, offset: FloatArray) -> Quadratic:
         """As a function of y (L,) where ``x = matrix y + offset``, up to a constant."""
