@@ -131,8 +131,8 @@ class Episode:
         if self._plans < 1 and self._task is None:
             raise PlanError(f"plans = {self._plans}: expected at least 1 where there are no waypoints")
         self._known = box
-        self._offered: Plan | None = None  # of the task, and the one
-        self._under_way: Plan | None = None
+        self._offered: Plan | None = None  # the task's last
+        self._under_way: Plan | None = None  # the task's that was begun last
         self._identified, self._sequence = not self._plans, 0
         self._say = progress or (lambda line: None)
         self.result = EpisodeResult(self.gains)
@@ -225,9 +225,10 @@ class Episode:
             return
         resting = controller.state is ControllerState.HOLDING and controller.plan is None
         if resting:
-            refused = self._offered is not None and self._offered.tube > 0 and self._offered is not self._under_way
-            if refused and isinstance(task, TaskPlanner):  # of series there are only so many
-                task.planner = task.planner.in_widest_tube()  # it was not begun; the widest tube's always can be
+            offered = self._offered
+            not_begun = offered is not None and offered.tube > 0 and offered is not self._under_way
+            if not_begun and isinstance(task, TaskPlanner):  # of series there are only so many
+                task.planner = task.planner.in_widest_tube()
             previous, time = None, max(now, controller.rests_until(now))
             state = np.stack([rest, np.zeros_like(rest), np.zeros_like(rest)])
         else:

@@ -82,17 +82,17 @@ class Demo:
 
     def nodes(self) -> dict[str, int]:
         """Living processes that this demo has started, by name; "solver" is the planner's own."""
-        return {name: pid for pid, (name, _, started) in self._looked_at().items() if started}
+        return {name: pid for pid, (name, _, started) in self._living().items() if started}
 
     def _own(self) -> set[int]:
         """The demo and what it has started, also what has no environment of its own yet."""
-        looked_at = self._looked_at()
-        own = {self.process.pid, *(pid for pid, (_, _, started) in looked_at.items() if started)}
-        while more := {pid for pid, (_, parent, _) in looked_at.items() if parent in own} - own:
+        living = self._living()
+        own = {self.process.pid, *(pid for pid, (_, _, started) in living.items() if started)}
+        while more := {pid for pid, (_, parent, _) in living.items() if parent in own} - own:
             own |= more
         return own
 
-    def _looked_at(self) -> dict[int, tuple[str, int, bool]]:
+    def _living(self) -> dict[int, tuple[str, int, bool]]:
         """Of all living processes: name, parent, and whether their environment says that this demo started them."""
         found, mark = {}, f"SAFE_SYSID_DEMO_PID={self.process.pid}".encode()
         for pid in _processes():

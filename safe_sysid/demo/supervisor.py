@@ -31,9 +31,9 @@ _POLL = 0.1
 _SOON = 0.02  # s between two looks while nodes start
 _SILENCE = 120.0  # s of wall time without any news: something hangs
 _LISTENS = 60.0  # s for the recorder to find what is told once
+_MATCHED = 0.5  # s from there until those who are listened to know it, too
 #: Besides commands: of a stream each message counts, of what is latched only the newest can be had later.
 _TOLD_ONCE = ("joint_states", "reference", "bounds", "bounds_active", "plan", "certificate")
-_MATCHED = 0.5  # s from there until those who are listened to know it, too
 _ARMS = {"random": "uniform"}
 
 
