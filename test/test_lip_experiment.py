@@ -130,7 +130,7 @@ def test_the_network_learns_a_pendulum() -> None:
 
 
 def test_unknown_methods_are_refused() -> None:
-    with pytest.raises(SafeSysIdError, match="expected one of LIP, GIP, SE, LSE, ID"):
+    with pytest.raises(SafeSysIdError, match="expected one of chain, LIP, GIP, SE, LSE, ID"):
         kernel_of("magic", 2, False)
 
 

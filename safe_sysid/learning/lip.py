@@ -17,24 +17,23 @@ from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError
 from safe_sysid.learning.gaussian_process import factor as factors
+from safe_sysid.learning.gaussian_process.chain_kernel import chain_workspace, walk_size
 from safe_sysid.learning.gaussian_process.compiled import (
     add_cross_squared_exponential,
     add_mean_squared_exponential,
     cross_torques,
     features_of,
     lanes_of,
-    links_of,
     mean_torques,
-    work_size,
 )
 from safe_sysid.learning.gaussian_process.file import HandOver, LearnedModel, ModelFileError, read_model
 from safe_sysid.learning.gaussian_process.kernels import (
-    LagrangianPart,
+    ChainPart,
     LinearPart,
     SquaredExponentialPart,
     friction_features,
 )
-from safe_sysid.learning.gaussian_process.lagrangian_kernel import FEATURES, workspace_size
+from safe_sysid.learning.gaussian_process.lagrangian_kernel import FEATURES
 from safe_sysid.learning.gaussian_process.motions import MotionSamples
 from safe_sysid.learning.gaussian_process.regression import TorqueProcess, informative
 from safe_sysid.robot.model import RobotModel
@@ -52,7 +51,7 @@ _FACTOR = 5.0  # deviations that an error may be, at least: away from the sample
 class _Parts:
     """Parameters of a kernel's parts, those that are not there with no variance; in the process's units."""
 
-    lagrangian: tuple[FloatArray, FloatArray, FloatArray]
+    lagrangian: tuple[FloatArray, ...]
     friction: FloatArray
     variance: FloatArray
     rates: FloatArray
@@ -63,17 +62,21 @@ class _Parts:
         lagrangian, friction = None, np.zeros((n, 2))
         variance, rates = np.zeros(n), np.zeros((n, 3 * n))
         for part, own in zip(process.kernel.parts, process.kernel.split(process.log), strict=True):
-            if isinstance(part, LagrangianPart):
+            if isinstance(part, ChainPart):
                 lagrangian = part.unpack(own)
             elif isinstance(part, LinearPart) and part.features is friction_features:
                 friction = np.exp(own).reshape(n, 2)
             elif isinstance(part, SquaredExponentialPart):
                 rows = own.reshape(n, -1)
                 variance, rates = np.exp(rows[:, 0]), np.exp(-rows[:, 1:])
+            elif isinstance(part, LinearPart):
+                raise ParameterError("a kernel with a LinearPart of its own features cannot be compiled")
             else:
-                raise ParameterError(f"a kernel with {type(part).__name__} of its own features cannot be compiled")
+                raise ParameterError(
+                    f"a kernel with {type(part).__name__} cannot be compiled: expected a chain's energies; learn anew"
+                )
         if lagrangian is None:
-            raise ParameterError("the kernel has no energies: expected one with a Lagrangian part")
+            raise ParameterError("the kernel has no energies: expected those of a chain")
         return cls(lagrangian, friction, variance, np.ascontiguousarray(rates))
 
 
@@ -99,7 +102,7 @@ class TorquePredictor:
         self._mean_friction = np.zeros((n, 2))
         if np.any(self._parts.friction > 0.0):
             self._mean_friction = process.friction()[0]
-        self._slides, self._links = np.array(process.x.slides), links_of(n)
+        self._slides = np.array(process.x.slides)
         few = inside[subset]
         self._columns, self._few_inputs, self._direction = few.columns, few.inputs, few.direction
         covariance, _ = factors.cholesky(lambda: self._covariance(process, few))
@@ -108,7 +111,7 @@ class TorquePredictor:
             solve_triangular(np.tril(covariance), identity, lower=True, check_finite=False)
         )
         self._row, self._x = np.zeros(n * FEATURES), np.zeros(3 * n)
-        self._work, self._block_work = np.zeros(work_size(n)), np.zeros(int(workspace_size(n)))
+        self._work, self._block_work = np.zeros(int(walk_size(n))), np.zeros(int(chain_workspace(n)))
         self._cross, self._white = np.zeros((len(few) * n, n)), np.zeros((len(few) * n, n))
         self._own = np.zeros((n, n))
         self._torque, self._deviation = np.zeros(n), np.zeros(n)
@@ -136,7 +139,7 @@ class TorquePredictor:
         """
         self._take(q, qd, qdd)
         parts, out = self._parts, self._torque
-        mean_torques(self._links, self._row, self._blocks, *parts.lagrangian, self._work, out)
+        mean_torques(self._row, self._blocks, *parts.lagrangian, self._work, out)
         if parts.variance[0] > 0.0:
             add_mean_squared_exponential(self._x, self._inputs, self._dual, parts.variance, parts.rates, out)
         out *= self._units.torque

@@ -53,7 +53,7 @@ class LearnLipOptions(ArmLogOptions):
     no_friction: bool = False
     residual: bool = False
     seed: int = 0
-    starts: int = 1
+    starts: int = 2
     device: str | None = None
 
 

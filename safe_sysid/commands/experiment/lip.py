@@ -68,7 +68,7 @@ def _options(options: argparse.Namespace, figure: str) -> dict[str, Any]:
     Raises:
         SafeSysIdError: a method that there is not.
     """
-    from safe_sysid.studies.lip.methods import METHODS
+    from safe_sysid.studies.lip.methods import KNOW_ENERGIES, METHODS
     from safe_sysid.studies.lip.stand_in import MEASURED
     from safe_sysid.studies.lip.tracking import TRACKED
 
@@ -76,8 +76,8 @@ def _options(options: argparse.Namespace, figure: str) -> dict[str, Any]:
     joints = {"1": [3, 4, 5, 6, 7]}.get(figure, [7] if figure in "4569" else [6])
     known = {"tracking": TRACKED, "measured": MEASURED[joints[0]] if kind == "measured" else ()}.get(kind, METHODS)
     if figure in "367":
-        known = ("LIP",)
-    methods = [name for name in known if name != "DeLaN"]
+        known = KNOW_ENERGIES
+    methods = ["chain"] if figure in "367" else [name for name in known if name != "DeLaN"]
     if options.table == "2":
         methods = ["DeLaN"]
     if options.methods:

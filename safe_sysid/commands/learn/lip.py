@@ -39,8 +39,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add("--epochs", type=at_least(0), default=400, metavar="E", help="of training (default: 400)")
     add(
-        "--starts", type=at_least(1), default=1, metavar="K",
-        help="trainings from different noises, of which the most likely is kept (default: 1)",
+        "--starts", type=at_least(1), default=2, metavar="K",
+        help="trainings from different noises, of which the most likely is kept (default: 2)",
     )  # fmt: skip
     add("--batch", type=at_least(2), default=100, metavar="B", help="samples of a step (default: 100)")
     add(

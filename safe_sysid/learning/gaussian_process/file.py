@@ -14,6 +14,7 @@ from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.learning.archive import read_archive, write_archive
 from safe_sysid.learning.gaussian_process.kernels import (
+    ChainPart,
     KernelPart,
     LagrangianPart,
     LinearPart,
@@ -30,6 +31,7 @@ __all__ = ["SCHEMA", "HandOver", "LearnedModel", "ModelFileError", "read_model",
 #: Version of the file format.
 SCHEMA = "safe_sysid gaussian process 3"
 _MAKERS: Mapping[str, Callable[[int], KernelPart]] = {
+    "chain": ChainPart,
     "lagrangian": LagrangianPart,
     "friction": lambda n: LinearPart(friction_features, 2 * n),
     "squared_exponential": SquaredExponentialPart,
@@ -95,6 +97,8 @@ class LearnedModel:
 
 def _name(part: KernelPart) -> str:
     match part:
+        case ChainPart():
+            return "chain"
         case LagrangianPart():
             return "lagrangian"
         case SquaredExponentialPart():

@@ -13,11 +13,15 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from safe_sysid.core.arrays import FloatArray
+from safe_sysid.learning.gaussian_process.chain_gradient import sum_chain_gradients
+from safe_sysid.learning.gaussian_process.chain_kernel import fill_chain_energies, fill_chain_torques
 from safe_sysid.learning.gaussian_process.lagrangian_gradient import sum_gradients
 from safe_sysid.learning.gaussian_process.lagrangian_kernel import fill_energies, fill_torques
 from safe_sysid.learning.gaussian_process.motions import MotionSamples, in_threads
 
 __all__ = [
+    "ChainPart",
+    "EnergyPart",
     "KernelPart",
     "LagrangianPart",
     "LinearPart",
@@ -59,9 +63,99 @@ class KernelPart(Protocol):
         """
 
 
+class EnergyPart(KernelPart, Protocol):
+    """A term whose torques are those of energies."""
+
+    def energies(self, log: FloatArray, x: MotionSamples, y: MotionSamples) -> FloatArray:
+        """Covariance (2, N, M n) of the kinetic and the potential energy at x with torques at y.
+
+        ``log``: (count,); ``x``: N samples.
+        """
+
+    def energy_kernels(self, log: FloatArray, x: MotionSamples, y: MotionSamples) -> FloatArray:
+        """Kernels (2, N, M) of the kinetic and the potential energy.
+
+        ``log``: (count,); ``x``: N samples.
+        """
+
+
+def _position_factors(position: FloatArray, x: MotionSamples, y: MotionSamples) -> FloatArray:
+    """(m, N, M) ``p(q, q')`` of the first m joints. ``position``: (m, 3); ``x``: N samples."""
+    f, g = (np.einsum("rb,jb->brj", x.rows[:, k::6], y.rows[:, k::6])[: len(position)] for k in (0, 2))
+    sigma, c, s = (position[:, k, None, None] for k in range(3))
+    return np.asarray(sigma + c * f + s * g)
+
+
+@dataclass(frozen=True)
+class ChainPart:
+    """Torques of the energies that a chain of n links can have: :mod:`.chain_kernel`."""
+
+    n: int
+
+    @property
+    def count(self) -> int:
+        """Of every joint weights of its velocity and of its link's energies, and twice three of positions."""
+        return 9 * self.n
+
+    def start(self, x: MotionSamples) -> FloatArray:
+        """Weights one, of positions a half, so that ``p(q, q)`` of a joint that turns is one."""
+        return np.repeat(np.log([1.0, 0.5]), [3 * self.n, 6 * self.n])
+
+    def unpack(self, log: FloatArray) -> tuple[FloatArray, ...]:
+        """Speeds (n,), links (n,), position and potential (n, 3), heights (n,) of :func:`.chain_kernel.torque_block`.
+
+        ``log``: (count,).
+        """
+        speeds, links, heights, position, potential = np.split(np.exp(log), np.cumsum([1, 1, 1, 3]) * self.n)
+        return speeds, links, position.reshape(self.n, 3), potential.reshape(self.n, 3), heights
+
+    def add(self, log: FloatArray, x: MotionSamples, y: MotionSamples | None, out: FloatArray) -> None:
+        """See :class:`KernelPart`."""
+        parameters, other = self.unpack(log), x if y is None else y
+
+        def share(first: int, step: int) -> None:
+            fill_chain_torques(first, step, y is None, x.rows, other.columns, *parameters, out)
+
+        in_threads(share, len(x) * len(other))
+
+    def energies(self, log: FloatArray, x: MotionSamples, y: MotionSamples) -> FloatArray:
+        """See :class:`EnergyPart`."""
+        parameters, out = self.unpack(log), np.empty((2, len(x), len(y) * self.n))
+        in_threads(lambda first, step: fill_chain_energies(first, step, x.rows, y.columns, *parameters, out), out.size)
+        return out
+
+    def energy_kernels(self, log: FloatArray, x: MotionSamples, y: MotionSamples) -> FloatArray:
+        """See :class:`EnergyPart`."""
+        speeds, links, position, potential, heights = self.unpack(log)
+        speed = np.einsum("rb,jb->brj", x.qd, y.qd)
+        factors, lifts = (_position_factors(p, x, y) for p in (position, potential))
+        h, height = np.zeros(speed.shape[1:]), np.ones(speed.shape[1:])
+        out = np.zeros((2, *h.shape))
+        for i in range(self.n):
+            h = factors[i] * h + speeds[i] * speed[i]
+            height = lifts[i] * height
+            out += np.stack([links[i] * h * h, heights[i] * height])
+        return out
+
+    def pull(self, log: FloatArray, x: MotionSamples, inverse: FloatArray, dual: FloatArray) -> FloatArray:
+        """See :class:`KernelPart`."""
+        parameters = self.unpack(log)
+        found: list[FloatArray] = []
+
+        def share(first: int, step: int) -> None:
+            out = np.zeros((self.n, 9))
+            sum_chain_gradients(first, step, x.rows, x.columns, *parameters, inverse, dual, out)
+            found.append(out)
+
+        in_threads(share, 8 * len(x) ** 2)
+        by = sum(found[1:], found[0])
+        weights = (parameters[2] * by[:, 3:6]).ravel(), (parameters[3] * by[:, 6:]).ravel()
+        return np.concatenate([by[:, 0], by[:, 1], by[:, 2], *weights])
+
+
 @dataclass(frozen=True)
 class LagrangianPart:
-    """Torques of polynomial energies: :mod:`.lagrangian_kernel`; n joints."""
+    """Torques of polynomial energies as [LIP] has them: :mod:`.lagrangian_kernel`; n joints."""
 
     n: int
 
@@ -96,36 +190,21 @@ class LagrangianPart:
         in_threads(share, len(x) * len(other))
 
     def energies(self, log: FloatArray, x: MotionSamples, y: MotionSamples) -> FloatArray:
-        """Covariance (2, N, M n) of the kinetic and the potential energy at x with torques at y.
-
-        ``log``: (count,); ``x``: N samples.
-        """
+        """See :class:`EnergyPart`."""
         parameters, out = self.unpack(log), np.empty((2, len(x), len(y) * self.n))
         in_threads(lambda first, step: fill_energies(first, step, x.rows, y.columns, *parameters, out), out.size)
         return out
 
     def energy_kernels(self, log: FloatArray, x: MotionSamples, y: MotionSamples) -> FloatArray:
-        """Kernels (2, N, M) of the kinetic and the potential energy, eqs. (25) and (21) of [LIP].
-
-        ``log``: (count,); ``x``: N samples.
-        """
+        """See :class:`EnergyPart`; eqs. (25) and (21) of [LIP]."""
         weights, position, potential = self.unpack(log)
-        f, g = (
-            np.einsum("rb,jb->brj", x.rows[:, k::6], y.rows[:, k::6])
-            for k in (0, 2)
-        )  # fmt: skip
         speed = np.einsum("rb,jb->brj", x.qd, y.qd)
-
-        def factors(p: FloatArray) -> FloatArray:
-            return np.prod(
-                p[:, 0, None, None] + p[:, 1, None, None] * f[: len(p)] + p[:, 2, None, None] * g[: len(p)], 0
-            )
-
         kinetic = sum(
-            np.einsum("b,brj->rj", weights[i, : i + 1], speed[: i + 1]) ** 2 * factors(position[i, : i + 1]) ** 2
+            np.einsum("b,brj->rj", weights[i, : i + 1], speed[: i + 1]) ** 2
+            * np.prod(_position_factors(position[i, : i + 1], x, y), 0) ** 2
             for i in range(self.n)
         )
-        return np.stack([kinetic, factors(potential)])
+        return np.stack([kinetic, np.prod(_position_factors(potential, x, y), 0)])
 
     def pull(self, log: FloatArray, x: MotionSamples, inverse: FloatArray, dual: FloatArray) -> FloatArray:
         """See :class:`KernelPart`."""
@@ -265,16 +344,22 @@ class SumKernel:
 
 
 def lip_kernel(
-    n: int, *, friction: bool = False, residual: bool = False, extra: Sequence[KernelPart] = ()
+    n: int,
+    *,
+    friction: bool = False,
+    residual: bool = False,
+    extra: Sequence[KernelPart] = (),
+    energies: Callable[[int], EnergyPart] = ChainPart,
 ) -> SumKernel:
-    """The kernel of [LIP], eq. (35).
+    """A kernel that knows Lagrange, eq. (35) of [LIP].
 
     Args:
         friction: with viscous and Coulomb friction of each joint, eq. (34).
         residual: with a squared exponential of each joint, eq. (34).
         extra: further parts, as a :class:`LinearPart` of the rigid-body regressor.
+        energies: of a chain; :class:`LagrangianPart` for those of [LIP], eqs. (21), (24) and (25).
     """
-    parts: list[KernelPart] = [LagrangianPart(n)]
+    parts: list[KernelPart] = [energies(n)]
     if friction:
         parts.append(LinearPart(friction_features, 2 * n))
     if residual:

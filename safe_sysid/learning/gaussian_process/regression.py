@@ -13,7 +13,14 @@ from scipy.linalg import solve_triangular
 from safe_sysid.core.arrays import FloatArray, IntArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.learning.gaussian_process import factor as factors
-from safe_sysid.learning.gaussian_process.kernels import LagrangianPart, LinearPart, SumKernel, friction_features
+from safe_sysid.learning.gaussian_process.kernels import (
+    ChainPart,
+    EnergyPart,
+    LagrangianPart,
+    LinearPart,
+    SumKernel,
+    friction_features,
+)
 from safe_sysid.learning.gaussian_process.motions import MotionSamples
 
 __all__ = ["Energies", "TorqueProcess", "Units", "check_size", "informative", "likelihood_gradient"]
@@ -212,9 +219,9 @@ class TorqueProcess:
         return np.asarray(np.einsum("rjj->rj", self.covariance(x)) + self.noise**2)
 
     @cached_property
-    def _lagrangian(self) -> tuple[LagrangianPart, FloatArray]:
+    def _lagrangian(self) -> tuple[EnergyPart, FloatArray]:
         for part, own in zip(self.kernel.parts, self.kernel.split(self.log), strict=True):
-            if isinstance(part, LagrangianPart):
+            if isinstance(part, (ChainPart, LagrangianPart)):
                 return part, own
         raise ParameterError("the kernel has no energies: expected one with a Lagrangian part")
 

@@ -1,4 +1,6 @@
-"""The kernels as operations on whole arrays, for a graphics processor; formulas as in :mod:`.lagrangian_kernel`.
+"""The kernels as operations on whole arrays, for a graphics processor.
+
+Formulas as in :mod:`.chain_gradient` and :mod:`.lagrangian_kernel`.
 
 The same lines work on numpy's arrays and on torch's tensors. Torch (extra ``learn``) moves them to any device that it
 knows and finds derivatives by the parameters; those of the kernel by motions stay the ones derived by hand.
@@ -14,7 +16,13 @@ import numpy as np
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import ParameterError
 from safe_sysid.learning.gaussian_process.factor import JITTERS, NotPositiveDefiniteError
-from safe_sysid.learning.gaussian_process.kernels import LagrangianPart, LinearPart, SquaredExponentialPart, SumKernel
+from safe_sysid.learning.gaussian_process.kernels import (
+    ChainPart,
+    LagrangianPart,
+    LinearPart,
+    SquaredExponentialPart,
+    SumKernel,
+)
 from safe_sysid.learning.gaussian_process.motions import MotionSamples
 
 __all__ = ["TensorLikelihood", "kernel_matrix"]
@@ -87,6 +95,53 @@ def _lagrangian(xp: Any, n: int, values: Any, rows: Any, columns: Any) -> Any:
     return total
 
 
+def _chain_link(xp: Any, twice: Any, speeds: Any, factors: Any, rows: Any, columns: Any) -> Any:
+    """Block (N, M, m, m) of a link's kinetic energy; arguments as :func:`_link`."""
+    p, u1, u2, u12 = factors
+    m, one = p.shape[-1], 0.0 * p[..., 0] + 1.0
+    v, acc, v2, acc2 = rows[..., 4], rows[..., 5], columns[..., 4], columns[..., 5]
+    R, r1, r2, T = [one], [0.0 * one], [0.0 * one], [0.0 * one]  # of the joints, the last one first
+    for b in range(m - 1, 0, -1):
+        d1, d2 = v[..., b] * u1[..., b], v2[..., b] * u2[..., b]
+        T.append(T[-1] + d1 * r2[-1] + d2 * r1[-1] + v[..., b] * v2[..., b] * u12[..., b])
+        R.append(R[-1] * p[..., b])
+        r1.append(r1[-1] + d1)
+        r2.append(r2[-1] + d2)
+    R, r1, r2, T = (xp.stack(rows_of[::-1], -1) for rows_of in (R, r1, r2, T))
+    W, b1, b2, mix = speeds * R, acc + v * r1, acc2 + v2 * r2, u12 - u1 * u2
+    alpha, alpha2 = W * v2, W * v
+    shares = alpha * v, alpha * b1, alpha2 * b2
+    C, C1, C2 = (xp.cumsum(share, -1) - share for share in shares)
+    h, h1, h2 = (_joint_sum(share) for share in shares)
+    h12 = _joint_sum(W * (acc * b2 + v * (acc2 * r1 + v2 * T)))
+    e, e2 = alpha * r1 - u1 * C, alpha2 * r2 - u2 * C
+    gamma = W * (r1 * acc2 + v2 * T) - u1 * C2 - mix * v2 * C
+    gamma2 = W * (r2 * acc + v * T) - u2 * C1 - mix * v * C
+    pairs = xp.stack((alpha, gamma, W * b2, e), -1) @ xp.stack((gamma2, alpha2, W * b1, e2), -2)
+    above = xp.stack((h * e + h1 * alpha, h * alpha), -1) @ xp.stack((u2, v * mix), -2)
+    below = xp.stack((u1, v2 * mix), -1) @ xp.stack((h * e2 + h2 * alpha2, h * alpha2), -2)
+    diagonal = W * (h12 + h1 * r2 + h2 * r1 + h * T) + h * u12 * C
+    return twice * (pairs - xp.triu(above, 1) - xp.tril(below, -1) + diagonal[..., None] * _eye(xp, diagonal))
+
+
+def _chain(xp: Any, n: int, values: Any, rows: Any, columns: Any) -> Any:
+    """(N, M, n, n) of :class:`ChainPart`; values (count,) not logarithms."""
+    speeds, links, heights = values[:n], values[n : 2 * n], values[2 * n : 3 * n]
+    factors = _factors(xp, values[3 * n : 6 * n].reshape(n, 3), rows, columns)
+    p, u1, u2, u12 = _factors(xp, values[6 * n :].reshape(n, 3), rows, columns)
+    kernels = heights * xp.cumprod(p, -1)
+    above = _joint_sum(kernels) - xp.cumsum(kernels, -1) + kernels  # of the links from a joint on
+    high = xp.triu(above[..., None, :] + 0.0 * above[..., :, None]) + xp.tril(
+        above[..., :, None] + 0.0 * above[..., None, :], -1
+    )
+    eye = _eye(xp, u1)
+    total = high * (u1[..., :, None] * u2[..., None, :] * (1.0 - eye) + u12[..., None] * eye)
+    for m in range(1, n + 1):
+        few = tuple(factor[..., :m] for factor in factors)
+        total[..., :m, :m] += _chain_link(xp, 2.0 * links[m - 1], speeds[:m], few, rows[:, :, :m], columns[:, :, :m])
+    return total
+
+
 def kernel_matrix(
     xp: Any, kernel: SumKernel, log: Any, x: MotionSamples, y: MotionSamples, take: Any = np.asarray
 ) -> Any:
@@ -94,7 +149,7 @@ def kernel_matrix(
 
     Args:
         xp: numpy or torch.
-        kernel: of Lagrangian, linear and squared exponential parts.
+        kernel: of energies, linear and squared exponential parts.
         log: (count,), of numpy or torch.
         x: N samples of the rows.
         y: M samples of the columns.
@@ -111,7 +166,9 @@ def kernel_matrix(
         if isinstance(part, LinearPart):
             total = total + (take(part.features(x)) * values) @ take(part.features(y)).T
             continue
-        if isinstance(part, LagrangianPart):
+        if isinstance(part, ChainPart):
+            block = _chain(xp, n, values, rows, columns)
+        elif isinstance(part, LagrangianPart):
             block = _lagrangian(xp, n, values, rows, columns)
         elif isinstance(part, SquaredExponentialPart):
             own = values.reshape(n, -1)
@@ -160,7 +217,7 @@ class TensorLikelihood:
         """See :func:`.regression.likelihood_gradient`.
 
         Args:
-            kernel: of Lagrangian, linear and squared exponential parts.
+            kernel: of energies, linear and squared exponential parts.
             log: (count,).
             log_noise: (n,).
             x: N samples.

@@ -38,7 +38,7 @@ class TrainingOptions:
     rate: float = 0.06  #: of Adam at the start
     seed: int = 0
     last: float = 0.02  #: share of it at the end, where half a cosine leads; 1: the same rate throughout, as in [LIP]
-    starts: int = 1  #: from different noises, each as long; the likelihood of all samples picks one
+    starts: int = 2  #: of Adam, from different noises, each as long; the likelihood of all samples picks one
     #: Iterations of L-BFGS after Adam, for the likelihood of all samples. That of batches alone leaves the noise found
     #: a tenth too small: in a batch there are hardly more torques than what the energies explain.
     finish: int = 20
@@ -160,11 +160,12 @@ def train(
     reach = _NEAR if how.epochs or start is not None else 2.0 * _FARTHEST
     found: list[tuple[float, FloatArray]] = []
     for k in range(how.starts):
-        z, steps = begin.copy(), k * (how.epochs + how.finish)
+        z = begin.copy()
         z[kernel.count :] += 2.0 * k * np.log(_QUIETER)
-        z = _adam(gradient, z, len(x), how, tell(steps))
-        if how.finish:
-            z = _lbfgs(lambda z: gradient(z, every, _NO_JITTER), z, reach, how, tell(steps + how.epochs))
+        z = _adam(gradient, z, len(x), how, tell(k * how.epochs))
         found.append((gradient(z, every)[0] if how.starts > 1 else 0.0, z))
     z = min(found, key=lambda pair: pair[0])[1]
+    if how.finish:
+        told = tell(how.starts * how.epochs)
+        z = _lbfgs(lambda z: gradient(z, every, _NO_JITTER), z, reach, how, told)
     return TorqueProcess(kernel, z[: kernel.count], z[kernel.count :], x, torque, units)

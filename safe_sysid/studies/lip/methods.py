@@ -10,6 +10,8 @@ import numpy as np
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.learning.gaussian_process.kernels import (
+    ChainPart,
+    LagrangianPart,
     LinearPart,
     SquaredExponentialPart,
     SumKernel,
@@ -22,12 +24,15 @@ from safe_sysid.learning.gaussian_process.training import TrainingOptions, train
 from safe_sysid.studies.lip.geometric import GeometricPart
 from safe_sysid.studies.lip.lagrangian_exponential import LagrangianExponentialPart
 
-__all__ = ["METHODS", "Predictor", "Regressor", "kernel_of", "learn", "training"]
+__all__ = ["KNOW_ENERGIES", "METHODS", "Predictor", "Regressor", "kernel_of", "learn", "training"]
 
 #: Features (N n, P) of a rigid body's parameters.
 Regressor = Callable[[MotionSamples], FloatArray]
-#: In the order of the tables. ID knows the arm's kinematics, the others nothing but which joints slide.
-METHODS = ("LIP", "GIP", "SE", "LSE", "ID", "DeLaN")
+#: In the order of the tables: chain is the kernel that `learn lip` has, LIP the paper's. ID knows the arm's kinematics,
+#: the others nothing but which joints slide.
+METHODS = ("chain", "LIP", "GIP", "SE", "LSE", "ID", "DeLaN")
+#: Whose energies are learned, too.
+KNOW_ENERGIES = ("chain", "LIP")
 #: Share of the rate of training: from larger steps GIP's likelihood is not found.
 _SLOWER = {"GIP": 0.25}
 _RIDGE = 1e-10  # of the largest singular value: what no sample tells stays zero
@@ -60,15 +65,16 @@ def kernel_of(method: str, n: int, friction: bool) -> SumKernel:
     """The kernel of a Gaussian process among the methods.
 
     Args:
-        method: LIP, GIP, SE or LSE.
+        method: chain, LIP, GIP, SE or LSE.
         n: joints.
         friction: with it, and (LIP, GIP) a squared exponential, as on real arms, eqs. (34) and (35).
 
     Raises:
         SafeSysIdError: another method.
     """
-    if method == "LIP":
-        return lip_kernel(n, friction=friction, residual=friction)
+    if method in KNOW_ENERGIES:
+        energies = ChainPart if method == "chain" else LagrangianPart
+        return lip_kernel(n, friction=friction, residual=friction, energies=energies)
     extra = (LinearPart(friction_features, 2 * n),) if friction else ()
     if method == "SE":
         return SumKernel((SquaredExponentialPart(n), *extra))

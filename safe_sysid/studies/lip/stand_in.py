@@ -19,14 +19,14 @@ from safe_sysid.learning.gaussian_process.motions import MotionSamples
 from safe_sysid.learning.gaussian_process.regression import TorqueProcess
 from safe_sysid.studies.hybrid.make_data import load_panda
 from safe_sysid.studies.hybrid.rigid_models import drawing, rigid_torque
-from safe_sysid.studies.lip.methods import learn, training
+from safe_sysid.studies.lip.methods import KNOW_ENERGIES, learn, training
 from safe_sysid.studies.lip.panda import SETTINGS, Panda
 from safe_sysid.studies.lip.tracking import drive_arm, true_regressor
 
 __all__ = ["MEASURED", "run_measured"]
 
 #: Methods, in the order of the tables; ID and SP know the arm's kinematics.
-MEASURED = {7: ("LIP", "GIP", "SE", "LSE"), 6: ("LIP", "GIP", "SE", "LSE", "ID", "SP")}
+MEASURED = {7: ("chain", "LIP", "GIP", "SE", "LSE"), 6: ("chain", "LIP", "GIP", "SE", "LSE", "ID", "SP")}
 _TESTS, _CUT, _THIN, _DENSE = 2, 2000, 100, 100  # test runs; samples that are left out at both ends; of 1 kHz
 _CUTOFF = 4.0  # Hz
 
@@ -80,7 +80,7 @@ def run_measured(case: dict[str, Any], options: dict[str, Any]) -> dict[str, Any
         ).tolist(),
     }
     result: dict[str, Any] = {"rows": [row]}
-    if case["method"] == "LIP" and isinstance(found, TorqueProcess):
+    if case["method"] in KNOW_ENERGIES and isinstance(found, TorqueProcess):
         learned, true = found.energies(tests[0][0]).mean[0], tests[0][2]
         row["kinetic_nmse"] = float(np.mean((learned - true) ** 2) / np.var(true))
         if options.get("series"):

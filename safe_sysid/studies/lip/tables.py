@@ -112,21 +112,25 @@ def table(told: Result) -> Table:
 
 def energies(told: Result) -> str:
     """Error of learned energies, for people; empty without. ``told``: of :func:`summary`."""
-    kinetics = [row["kinetic_nmse"] for row in told["rows"] if "kinetic_nmse" in row]
-    if kinetics:
-        return f"LIP: median nMSE of kinetic energy {100.0 * np.median(kinetics):.3g} % (the paper, its Panda: 0.40 %)"
-    rows = [row for row in told["rows"] if "energy_nmse" in row]
-    if not rows:
-        return ""
-    kinetic, potential = 100.0 * np.median([row["energy_nmse"] for row in rows], axis=0)
-    within, elsewhere = (
-        100.0 * np.mean([np.mean(row[k]) for row in rows]) for k in ("within_95", "within_95_elsewhere")
-    )
-    return (
-        f"LIP, all trials: median nMSE of kinetic energy {kinetic:.3g} %, of potential energy {potential:.3g} % (the "
-        f"paper, six joints: 0.21 and 0.00 %); 95 % intervals hold {within:.1f} % of torques measured halfway between "
-        f"the samples, {elsewhere:.1f} % on the other trajectory"
-    )
+    lines = []
+    for method in dict.fromkeys(row["method"] for row in told["rows"]):
+        rows = [row for row in told["rows"] if row["method"] == method]
+        kinetics = [row["kinetic_nmse"] for row in rows if "kinetic_nmse" in row]
+        if kinetics:
+            lines.append(f"{method}: median nMSE of kinetic energy {100.0 * np.median(kinetics):.3g} % (the paper, its "
+                         "Panda: 0.40 %)")  # fmt: skip
+        rows = [row for row in rows if "energy_nmse" in row]
+        if rows:
+            kinetic, potential = 100.0 * np.median([row["energy_nmse"] for row in rows], axis=0)
+            within, elsewhere = (
+                100.0 * np.mean([np.mean(row[k]) for row in rows]) for k in ("within_95", "within_95_elsewhere")
+            )
+            lines.append(
+                f"{method}, all trials: median nMSE of kinetic energy {kinetic:.3g} %, of potential energy "
+                f"{potential:.3g} % (the paper, six joints: 0.21 and 0.00 %); 95 % intervals hold {within:.1f} % of "
+                f"torques measured halfway between the samples, {elsewhere:.1f} % on the other trajectory"
+            )
+    return "\n".join(lines)
 
 
 def draw(figure: str, told: Result, results: Sequence[Result], out: Path) -> Path:

@@ -16,8 +16,6 @@ from safe_sysid.core.layout import PER_LINK
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import SafeSysIdError
 from safe_sysid.learning.gaussian_process.motions import MotionSamples
-from safe_sysid.learning.gaussian_process.regression import TorqueProcess
-from safe_sysid.learning.lip import TorquePredictor
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.simulation.flexible import FlexibleArm, read_effects
 from safe_sysid.studies.hybrid.make_data import acceleration, load_panda
@@ -27,7 +25,7 @@ from safe_sysid.studies.lip.methods import learn, training
 __all__ = ["TRACKED", "drive_arm", "run_tracking", "true_regressor"]
 
 #: In the order of the table.
-TRACKED = ("LIP", "nominal", "identified", "SE", "GIP")
+TRACKED = ("chain", "LIP", "nominal", "identified", "SE", "GIP")
 _SECONDS, _RATE, _THIN, _LEARNED = 10.0, 1000.0, 20, 0.5
 _MIDDLE = np.array([0.0, 0.0, 0.0, -1.5, 0.0, 1.9, 0.0])
 _KP = np.array([600.0, 600.0, 600.0, 600.0, 250.0, 150.0, 50.0])  # N m/rad
@@ -89,8 +87,8 @@ def true_regressor(model: RobotModel, joints: int) -> Callable[[MotionSamples], 
     return features
 
 
-def _feed(method: str, model: RobotModel, case: dict[str, Any], options: dict[str, Any]) -> _Torque:
-    """The feed-forward of a method; what is learned is learned from a run with the nominal model."""
+def _feed(method: str, model: RobotModel, wanted: FloatArray, case: dict[str, Any], options: dict[str, Any]) -> _Torque:
+    """The feed-forward of a method for one run; what is learned is learned from a run with the nominal model."""
     nominal = drawing(model)
 
     def rigid(theta: FloatArray) -> _Torque:
@@ -110,9 +108,8 @@ def _feed(method: str, model: RobotModel, case: dict[str, Any], options: dict[st
     how = training(method, {**options, "finish": 0}, case["seed"])
     x = MotionSamples(q, qd, qdd, [False] * 7)
     found = learn(method, x, torque, how, lambda _: np.zeros((0, 0)), friction=True)
-    if method == "LIP" and isinstance(found, TorqueProcess):
-        return TorquePredictor(found, np.arange(1)).torque
-    return lambda q, qd, qdd: found.predict(MotionSamples(q, qd, qdd, [False] * 7))[0]
+    rows = iter(found.predict(MotionSamples(wanted[:, 0], wanted[:, 1], wanted[:, 2], [False] * 7)))
+    return lambda *_: next(rows)  # the loop asks for the desired motion's torques in their order
 
 
 def run_tracking(case: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
@@ -122,7 +119,7 @@ def run_tracking(case: dict[str, Any], options: dict[str, Any]) -> dict[str, Any
     """
     model = load_panda()
     wanted = reference(case["amplitude"])
-    run = drive_arm(model, wanted, _feed(case["method"], model, case, options))
+    run = drive_arm(model, wanted, _feed(case["method"], model, wanted, case, options))
     error = wanted[:, 0] - run["q"]
     row = {
         **case,

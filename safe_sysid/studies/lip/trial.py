@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from safe_sysid.learning.gaussian_process.regression import TorqueProcess
-from safe_sysid.studies.lip.methods import learn, training
+from safe_sysid.studies.lip.methods import KNOW_ENERGIES, learn, training
 from safe_sysid.studies.lip.panda import NOISE, SETTINGS, Panda
 from safe_sysid.studies.lip.stand_in import run_measured
 from safe_sysid.studies.lip.tracking import run_tracking
@@ -78,7 +78,7 @@ def run_trial(seed: int, index: int, options: dict[str, Any]) -> Result:
     result: Result = {"index": index, "rows": [row]}
     if isinstance(found, TorqueProcess):
         row["noise"] = found.noise.tolist()
-    if isinstance(found, TorqueProcess) and case["method"] == "LIP":
+    if isinstance(found, TorqueProcess) and case["method"] in KNOW_ENERGIES:
         between = arm.trajectory(setting, case["seed"], 2)[np.arange(1, 2 * len(x) - 2, 2)]
         noise = np.random.default_rng(20_000 + case["seed"]).normal(0.0, NOISE, between.q.shape)
         row["within_95"] = found.within_95(between, arm.torque(between) + noise).tolist()
