@@ -63,20 +63,16 @@ _L = np.uint64(LANES)
 PER_SAMPLE: Final = FEATURES + 1
 _GIVEN = np.uint64(PER_SAMPLE * LANES)
 #: Rows for a joint on a walk: its factor, its torque, and what comes to it along the chain.
-WALKED: Final = 22
+WALKED: Final = 35
 _JOINT = np.uint64(WALKED * LANES)
-(P, P_D, PQ, PQ2, PQQ, C1, C1_D, OUT, H, K, G, GL, H_D, K_D, G_D, GL_D, V, VQ, VQ2, VQQ, M, MA) = (
-    np.uint64(LANES * k) for k in range(WALKED)
-)  # fmt: skip
-# On the way back: derivatives of E by H to MA.
-_BACK: Final = 10
-(BH, BK, BG, BL, BH_D, BK_D, BG_D, BL_D, BM, BMA) = (np.uint64(LANES * k) for k in range(_BACK))
+(P, P_D, PQ, PQ2, PQQ, C1, C1_D, OUT, H, K, G, GL, H_D, K_D, G_D, GL_D, V, VQ, VQ2, VQQ, M, MA, SPEED, ACCEL, DUAL,
+ BH, BK, BG, BL, BH_D, BK_D, BG_D, BL_D, BM, BMA) = (np.uint64(LANES * k) for k in range(WALKED))  # fmt: skip
 
 
 @njit(cache=True, nogil=True)
 def walk_size(n: int) -> int:
     """Numbers of float64 that a walk along n joints needs."""
-    return ((n + 1) * WALKED + _BACK) * LANES
+    return (n + 1) * WALKED * LANES
 
 
 @njit(cache=True, nogil=True)
@@ -110,7 +106,8 @@ def walk_motion(
     for j in range(_L):
         w[H + j], w[K + j], w[H_D + j], w[K_D + j], w[M + j] = 0.0, 0.0, 0.0, 0.0, 1.0
     for b in range(n):
-        o, s, t = np.uint64(b) * _JOINT, base + np.uint64(b) * _GIVEN, np.uint64(b + 1) * _JOINT
+        o, s = np.uint64(b) * _JOINT, base + np.uint64(b) * _GIVEN
+        t = o + _JOINT
         i = b * FEATURES
         sigma, c, z, v = position[b, 0], position[b, 1], position[b, 2], row[i + 4]
         f, df, g, dg = c * row[i], c * row[i + 1], z * row[i + 2], z * row[i + 3]
@@ -121,7 +118,7 @@ def walk_motion(
             p, pq, pq2, pqq = sigma + f * F + g * GG, df * F + dg * GG, f * DF + g * DG, df * DF + dg * DG
             p_d, c1, c1_d = v * pq, vel * pq2, v * vel * pqq
             w[o + P + j], w[o + P_D + j], w[o + PQ + j], w[o + PQ2 + j], w[o + PQQ + j] = p, p_d, pq, pq2, pqq
-            w[o + C1 + j], w[o + C1_D + j] = c1, c1_d
+            w[o + C1 + j], w[o + C1_D + j], w[o + SPEED + j], w[o + ACCEL + j] = c1, c1_d, vel, acc
             h, k, h_d, k_d = w[o + H + j], w[o + K + j], w[o + H_D + j], w[o + K_D + j]
             w[t + H + j], w[t + H_D + j] = p * h + wv * vel, p * h_d + p_d * h + wa * vel
             w[t + K + j] = p * k + c1 * h + wv * acc
@@ -150,15 +147,21 @@ def walk_dual(
         speeds: (n,).
         w: (walk_size(n),).
     """
+    for b in range(first):
+        o = np.uint64(b) * _JOINT + DUAL
+        for j in range(_L):
+            w[o + j] = 0.0
     o = np.uint64(first) * _JOINT
     for j in range(_L):
         w[o + G + j], w[o + GL + j], w[o + G_D + j], w[o + GL_D + j], w[o + MA + j] = 0.0, 0.0, 0.0, 0.0, 0.0
     for b in range(first, n):
-        o, s, t = np.uint64(b) * _JOINT, base + np.uint64(b) * _GIVEN, np.uint64(b + 1) * _JOINT
+        o, s = np.uint64(b) * _JOINT, base + np.uint64(b) * _GIVEN
+        t = o + _JOINT
         v = row[b * FEATURES + 4]
         wv, wa = speeds[b] * v, speeds[b] * row[b * FEATURES + 5]
         for j in range(_L):
             a, p, p_d, c1, c1_d = flat[s + _DUAL + j], w[o + P + j], w[o + P_D + j], w[o + C1 + j], w[o + C1_D + j]
+            w[o + DUAL + j] = a
             c2, c2_d = a * w[o + PQ2 + j], a * v * w[o + PQQ + j]
             h, h_d, g, ll, g_d, l_d = (
                 w[o + H + j], w[o + H_D + j], w[o + G + j], w[o + GL + j], w[o + G_D + j], w[o + GL_D + j]
@@ -171,44 +174,36 @@ def walk_dual(
 
 @njit(cache=True, nogil=True)
 def walk_back(
-    n: int,
-    base: np.uint64,
-    row: FloatArray,
-    flat: FloatArray,
-    speeds: FloatArray,
-    links: FloatArray,
-    heights: FloatArray,
-    w: FloatArray,
+    n: int, row: FloatArray, speeds: FloatArray, links: FloatArray, heights: FloatArray, w: FloatArray
 ) -> None:
     """Back to the base: every joint's share of ``K a`` is added to its OUT; the other walks went before.
 
     Args:
-        base: see :func:`walk_motion`.
         row: (n * FEATURES,).
-        flat: samples x' with a.
         speeds: (n,) w_b.
         links: (n,) t_i.
         heights: (n,) z_i.
         w: (walk_size(n),).
     """
-    e = np.uint64(n + 1) * _JOINT
-    for k in range(np.uint64(_BACK) * _L):
+    e = np.uint64(n) * _JOINT
+    for k in range(BH, _JOINT):
         w[e + k] = 0.0
     for b in range(n - 1, -1, -1):
-        o, s, t = np.uint64(b) * _JOINT, base + np.uint64(b) * _GIVEN, np.uint64(b + 1) * _JOINT
+        o = np.uint64(b) * _JOINT
+        t = o + _JOINT
         twice, weight, z, v = 2.0 * links[b], speeds[b], heights[b], row[b * FEATURES + 4]
         for j in range(_L):
-            vel, acc, a = flat[s + _VEL + j], flat[s + _ACC + j], flat[s + _DUAL + j]
+            vel, acc, a = w[o + SPEED + j], w[o + ACCEL + j], w[o + DUAL + j]
             p, p_d, pq, pqq = w[o + P + j], w[o + P_D + j], w[o + PQ + j], w[o + PQQ + j]
             c1, c1_d, c2, c2_d = w[o + C1 + j], w[o + C1_D + j], a * w[o + PQ2 + j], a * v * pqq
             h, k, g, ll, m, ma = (
                 w[o + H + j], w[o + K + j], w[o + G + j], w[o + GL + j], w[o + M + j], w[o + MA + j]
             )  # fmt: skip
-            bh, bk = w[e + BH + j] + twice * w[t + GL + j], w[e + BK + j] + twice * w[t + G + j]
-            bg, bl = w[e + BG + j] + twice * w[t + K + j], w[e + BL + j] + twice * w[t + H + j]
-            bh_d, bk_d = w[e + BH_D + j] + twice * w[t + GL_D + j], w[e + BK_D + j] + twice * w[t + G_D + j]
-            bg_d, bl_d = w[e + BG_D + j] + twice * w[t + K_D + j], w[e + BL_D + j] + twice * w[t + H_D + j]
-            bm, bma = w[e + BM + j], w[e + BMA + j] + z
+            bh, bk = w[t + BH + j] + twice * w[t + GL + j], w[t + BK + j] + twice * w[t + G + j]
+            bg, bl = w[t + BG + j] + twice * w[t + K + j], w[t + BL + j] + twice * w[t + H + j]
+            bh_d, bk_d = w[t + BH_D + j] + twice * w[t + GL_D + j], w[t + BK_D + j] + twice * w[t + G_D + j]
+            bg_d, bl_d = w[t + BG_D + j] + twice * w[t + K_D + j], w[t + BL_D + j] + twice * w[t + H_D + j]
+            bm, bma = w[t + BM + j], w[t + BMA + j] + z
             w[o + OUT + j] += (
                 weight * (vel * bh_d + acc * bk_d + a * bg_d)
                 - pq * (bh * h + bk * k + bg * g + bl * ll)
@@ -216,13 +211,13 @@ def walk_back(
                 + w[o + VQ + j] * (bm * m + bma * ma)
                 + a * w[o + VQQ + j] * bma * m
             )
-            w[e + BH + j] = p * bh + c1 * bk - c2 * bl
-            w[e + BK + j], w[e + BG + j], w[e + BL + j] = p * bk, p * bg + c1 * bl, p * bl
-            w[e + BH_D + j] = p * bh_d + p_d * bh + c1 * bk_d + c1_d * bk - c2 * bl_d - c2_d * bl
-            w[e + BK_D + j], w[e + BL_D + j] = p * bk_d + p_d * bk, p * bl_d + p_d * bl
-            w[e + BG_D + j] = p * bg_d + p_d * bg + c1 * bl_d + c1_d * bl
-            w[e + BM + j] = w[o + V + j] * bm + a * w[o + VQ2 + j] * bma
-            w[e + BMA + j] = w[o + V + j] * bma
+            w[o + BH + j] = p * bh + c1 * bk - c2 * bl
+            w[o + BK + j], w[o + BG + j], w[o + BL + j] = p * bk, p * bg + c1 * bl, p * bl
+            w[o + BH_D + j] = p * bh_d + p_d * bh + c1 * bk_d + c1_d * bk - c2 * bl_d - c2_d * bl
+            w[o + BK_D + j], w[o + BL_D + j] = p * bk_d + p_d * bk, p * bl_d + p_d * bl
+            w[o + BG_D + j] = p * bg_d + p_d * bg + c1 * bl_d + c1_d * bl
+            w[o + BM + j] = w[o + V + j] * bm + a * w[o + VQ2 + j] * bma
+            w[o + BMA + j] = w[o + V + j] * bma
 
 
 @njit(cache=True, nogil=True)
@@ -287,7 +282,7 @@ def torque_block(
                 w[o + j] = 0.0
         _choose(n, b, base, w)
         walk_dual(n, b, base, row, w, speeds, w)
-        walk_back(n, base, row, w, speeds, links, heights, w)
+        walk_back(n, row, speeds, links, heights, w)
         for a in range(n):
             o, d = np.uint64(a) * _JOINT + OUT, block + np.uint64(a * n + b) * _L
             for j in range(_L):

@@ -106,7 +106,7 @@ def mean_torques(
         base = np.uint64(group * n * PER_SAMPLE * LANES)
         walk_motion(n, base, row, flat, speeds, position, potential, w)
         walk_dual(n, 0, base, row, flat, speeds, w)
-        walk_back(n, base, row, flat, speeds, links, heights, w)
+        walk_back(n, row, speeds, links, heights, w)
     for b in range(n):
         o, total = np.uint64(b * WALKED * LANES) + OUT, 0.0
         for j in range(_L):
