@@ -61,6 +61,20 @@ def test_torques_of_an_arm_are_learned_where_no_sample_was():
     assert np.all(np.mean(error**2, axis=0) < 1e-3 * np.var(want, axis=0))
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_torques_of_every_chain_are_in_the_kernel(seed):
+    """Random axes, joints that turn or slide, rotors: with enough samples and no noise nothing is left."""
+    rng = np.random.default_rng(seed)
+    _, model, _ = random_arm(2 + seed % 2, rng, 0.4)
+    slides = [joint.shortname().startswith("JointModelP") for joint in model.joints[1:]]
+    x, far = drawn(rng, 250, slides), drawn(rng, 50, slides)
+    torque, kernel = torque_of(model, x), lip_kernel(model.nv)
+    quiet = np.full(model.nv, np.log(1e-10))
+    error = TorqueProcess(kernel, kernel.start(x), quiet, x, torque, Units.of(x, torque)).predict(far)
+    error -= torque_of(model, far)
+    assert np.all(np.abs(error) < 2e-5 * np.max(np.abs(torque), axis=0))
+
+
 def test_deviations_are_those_of_the_errors():
     model, slides, _, _, process = learned()
     far = drawn(np.random.default_rng(2), 300, slides)

@@ -156,6 +156,18 @@ def test_trust_is_smooth_between_one_and_zero(learned: tuple[Arm, Path]) -> None
     assert np.any((trusts > 0.2) & (trusts < 0.8))
 
 
+def test_trust_is_found_in_parts_from_one_motion(learned: tuple[Arm, Path]) -> None:
+    arm, path = learned
+    often, seldom = (LipResidual(arm.model, read_model(path), every=every) for every in (1, 10))
+    assert seldom._predictor.parts == 4  # of 50 samples
+    motions = [(a * np.array([0.2, 1.0, 0.5]), a * np.ones(3), np.zeros(3)) for a in np.linspace(0.3, 1.0, 40)]
+    one, ten = ([residual.predict(*motion)[1] for motion in motions] for residual in (often, seldom))
+    assert len({one[k] for k in (0, 10, 20, 30)}) > 2
+    for k, trust in enumerate(ten):
+        done = k if k < 10 else k - 3  # parts of ticks 10 to 13 are there at 13
+        assert trust == pytest.approx(one[done // 10 * 10], abs=1e-9)
+
+
 def test_what_is_not_finite_is_not_trusted(learned: tuple[Arm, Path]) -> None:
     arm, path = learned
     residual = LipResidual.read(arm.model, path)

@@ -1,8 +1,8 @@
 """The residual model ``lip``: torque of a learned process less the rigid model's, and where it can be trusted.
 
-Its trust falls from one to zero where the process knows less than it did on held-out samples: every tenth time, the
-torque's deviation is found from a subset of the samples with the same hyperparameters. Fewer samples never leave less
-variance, so that is an upper bound of the deviation that all samples leave.
+Its trust falls from one to zero where the process knows less than it did on held-out samples: for every tenth motion,
+the torque's deviation is found from a subset of the samples with the same hyperparameters, in parts, one a tick. Fewer
+samples never leave less variance, so that is an upper bound of the deviation that all samples leave.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ __all__ = ["LipResidual", "TorquePredictor", "hand_over"]
 _SURE, _AWAY = (0.995, 2.0)  # quantile of held-out deviations up to which all is trusted; times that: nothing is
 _LEAST = 0.01  # of the noise: smaller deviations are rounding
 _IN_TICK = 3500, 420  # torques of all samples and of the subset that a controller's tick has time for
+_GROUP = 16  # samples of the subset that a part of a deviation takes: lanes of the kernel
 _FACTOR = 5.0  # deviations that an error may be, at least: away from the samples hyperparameters err, too
 
 
@@ -104,7 +105,7 @@ class TorquePredictor:
             self._mean_friction = process.friction()[0]
         self._slides = np.array(process.x.slides)
         few = inside[subset]
-        self._columns, self._few_inputs, self._direction = few.columns, few.inputs, few.direction
+        self._groups = [few[k : k + _GROUP] for k in range(0, len(few), _GROUP)]
         covariance, _ = factors.cholesky(lambda: self._covariance(process, few))
         identity = np.eye(len(covariance))
         self._whitener = np.ascontiguousarray(
@@ -115,6 +116,8 @@ class TorquePredictor:
         self._cross, self._white = np.zeros((len(few) * n, n)), np.zeros((len(few) * n, n))
         self._own = np.zeros((n, n))
         self._torque, self._deviation = np.zeros(n), np.zeros(n)
+        self._known, self._squares = np.zeros(n), np.zeros(n)
+        self._asked, self._asked_x = np.zeros(n * FEATURES), np.zeros(3 * n)
 
     def _covariance(self, process: TorqueProcess, few: MotionSamples) -> FloatArray:
         c = process.kernel.matrix(process.log, few)
@@ -147,6 +150,11 @@ class TorquePredictor:
         out += friction[:, 0] * qd + friction[:, 1] * np.sign(qd)
         return out
 
+    @property
+    def parts(self) -> int:
+        """In so many parts :meth:`deviation_part` finds a deviation."""
+        return len(self._groups)
+
     def deviation(self, q: FloatArray, qd: FloatArray, qdd: FloatArray) -> FloatArray:
         """(n,) N m or N, at least the deviation that the process leaves, noise not included; the same array always.
 
@@ -155,23 +163,47 @@ class TorquePredictor:
             qd: (n,) rad/s or m/s.
             qdd: (n,) rad/s^2 or m/s^2.
         """
-        self._take(q, qd, qdd)
-        parts, row = self._parts, self._row
-        own = row.reshape(-1, 1)
-        for columns, inputs, direction, out in (
-            (self._columns, self._few_inputs, self._direction, self._cross),
-            (own, self._x.reshape(1, -1), np.sign(qd).reshape(1, -1), self._own),
-        ):
-            cross_torques(row, columns, direction, *parts.lagrangian, parts.friction, self._block_work, out)
-            if parts.variance[0] > 0.0:
-                add_cross_squared_exponential(self._x, inputs, parts.variance, parts.rates, out)
-        np.matmul(self._whitener, self._cross, out=self._white)
-        np.einsum("rj,rj->j", self._white, self._white, out=self._deviation)
-        np.subtract(np.einsum("jj->j", self._own), self._deviation, out=self._deviation)
-        np.maximum(self._deviation, 0.0, out=self._deviation)
-        np.sqrt(self._deviation, out=self._deviation)
-        self._deviation *= self._units.torque
+        for part in range(self.parts):
+            self.deviation_part(part, q, qd, qdd)
         return self._deviation
+
+    def deviation_part(self, part: int, q: FloatArray, qd: FloatArray, qdd: FloatArray) -> FloatArray:
+        """One part of the work of :meth:`deviation`, whose result is there after the last; the same array always.
+
+        A part takes some of the subset's samples: their covariance with the torque, and what is known of it by them and
+        those before.
+
+        Args:
+            part: 0 to `parts` - 1, one after the other; the motion is that of the first.
+            q: (n,) rad or m.
+            qd: (n,) rad/s or m/s.
+            qdd: (n,) rad/s^2 or m/s^2.
+        """
+        n, row, x = len(q), self._asked, self._asked_x
+        if part == 0:
+            self._take(q, qd, qdd)
+            row[:], x[:] = self._row, self._x
+            self._covariance_with(row.reshape(-1, 1), x.reshape(1, -1), np.sign(qd).reshape(1, -1), self._own)
+            np.copyto(self._known, 0.0)
+        few, start = self._groups[part], part * _GROUP * n
+        end = start + len(few) * n
+        self._covariance_with(few.columns, few.inputs, few.direction, self._cross[start:end])
+        np.matmul(self._whitener[start:end, :end], self._cross[:end], out=self._white[start:end])
+        np.einsum("rj,rj->j", self._white[start:end], self._white[start:end], out=self._squares)
+        self._known += self._squares
+        if part == self.parts - 1:
+            np.subtract(np.einsum("jj->j", self._own), self._known, out=self._deviation)
+            np.maximum(self._deviation, 0.0, out=self._deviation)
+            np.sqrt(self._deviation, out=self._deviation)
+            self._deviation *= self._units.torque
+        return self._deviation
+
+    def _covariance_with(self, columns: FloatArray, inputs: FloatArray, direction: FloatArray, out: FloatArray) -> None:
+        """Covariance (M n, n) of torques at M samples with the one that is asked for."""
+        parts = self._parts
+        cross_torques(self._asked, columns, direction, *parts.lagrangian, parts.friction, self._block_work, out)
+        if parts.variance[0] > 0.0:
+            add_cross_squared_exponential(self._asked_x, inputs, parts.variance, parts.rates, out)
 
 
 def hand_over(process: TorqueProcess, held_out: MotionSamples, torque: FloatArray, most: int = 60) -> HandOver:
@@ -241,13 +273,21 @@ class LipResidual:
             qd: (n,) rad/s or m/s.
             qdd: (n,) rad/s^2 or m/s^2.
         """
-        if self._since % self._every == 0:
-            share = self._share
-            np.subtract(self._hand_over.none, self._predictor.deviation(q, qd, qdd), out=share)
-            share /= self._width
-            least = float(np.min(share))
-            self._trust = min(1.0, least) if least > 0.0 else 0.0  # NaN is no trust
+        predictor, part = self._predictor, self._since % self._every
+        if self._since == 0 or self._every < predictor.parts:  # the first, and where there is no time for parts
+            if part == 0:
+                self._trust_in(predictor.deviation(q, qd, qdd))
+        elif self._since >= self._every and part < predictor.parts:
+            deviation = predictor.deviation_part(part, q, qd, qdd)
+            if part == predictor.parts - 1:
+                self._trust_in(deviation)
         self._since += 1
         learned = self._predictor.torque(q, qd, qdd)
         np.subtract(learned, self._rigid.inverse_dynamics(self._theta, q, qd, qdd, self._transition), out=self._torque)
         return self._torque, self._trust
+
+    def _trust_in(self, deviation: FloatArray) -> None:
+        np.subtract(self._hand_over.none, deviation, out=self._share)
+        self._share /= self._width
+        least = float(np.min(self._share))
+        self._trust = min(1.0, least) if least > 0.0 else 0.0  # NaN is no trust
