@@ -215,6 +215,23 @@ def test_derivatives_by_parameters_are_those_of_differences(kind, slides):
     assert np.allclose(found, want, rtol=1e-6, atol=1e-8 * np.max(np.abs(want)))
 
 
+@pytest.mark.parametrize(("kind", "close"), [(Chain, 1e-8), (Published, 1e-5)])  # the latter's are divided by p
+def test_derivatives_are_right_where_factors_vanish(kind, close):
+    """At the weights that training begins with, p is zero for positions of 1 and -1 m, and half a turn apart."""
+    rng, slides = np.random.default_rng(8), [False, True, False]
+    q = np.column_stack(
+        [rng.choice(np.pi / 2.0 * np.arange(4), 12), rng.choice([-1.0, 0.0, 1.0], 12), rng.normal(size=12)]
+    )
+    x = MotionSamples(q, *rng.normal(size=(2, 12, 3)), slides)
+    kernel, y = lip_kernel(3, energies=kind.part), rng.normal(size=36)
+    log = kernel.start(x)
+    inverse = likelihood(kernel, log, x, y)[1]
+    found = kernel.pull(log, x, np.tril(inverse), inverse @ y)
+    up, down = ([likelihood(kernel, log + e, x, y)[0] for e in s * np.eye(kernel.count)] for s in (1e-4, -1e-4))
+    want = (np.array(up) - down) / 2e-4
+    assert np.allclose(found, want, rtol=0.0, atol=close * np.max(np.abs(want)))
+
+
 def whole_kernel(kind, slides, samples):
     """All kinds of parts, any parameters, motions and torques."""
     n, rng = len(slides), np.random.default_rng(11)

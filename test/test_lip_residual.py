@@ -10,7 +10,7 @@ import pytest
 from safe_sysid.control.feed_forward.by_name import make_feed_forward
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.learning.gaussian_process.file import LearnedModel, ModelFileError, read_model, write_model
-from safe_sysid.learning.gaussian_process.kernels import LinearPart, lip_kernel
+from safe_sysid.learning.gaussian_process.kernels import LagrangianPart, LinearPart, lip_kernel
 from safe_sysid.learning.gaussian_process.motions import MotionSamples
 from safe_sysid.learning.gaussian_process.regression import TorqueProcess, Units
 from safe_sysid.learning.gaussian_process.training import TrainingOptions, train
@@ -166,6 +166,25 @@ def test_trust_is_found_in_parts_from_one_motion(learned: tuple[Arm, Path]) -> N
     for k, trust in enumerate(ten):
         done = k if k < 10 else k - 3  # parts of ticks 10 to 13 are there at 13
         assert trust == pytest.approx(one[done // 10 * 10], abs=1e-9)
+
+
+def test_trust_is_forgotten_where_ticks_are_missing(learned: tuple[Arm, Path]) -> None:
+    arm, path = learned
+    residual, still = LipResidual(arm.model, read_model(path)), np.zeros(3)
+    assert [residual.predict(still, still, still)[1] for _ in range(31)][-1] == 1.0
+    residual.reset()
+    assert residual.predict(np.array([0.6, 3.0, 1.5]), 3.0 * np.ones(3), still)[1] == 0.0
+
+
+def test_a_model_of_the_published_kernel_is_refused(learned: tuple[Arm, Path], tmp_path: Path) -> None:
+    arm, path = learned
+    new = read_model(path)
+    kernel = lip_kernel(3, energies=LagrangianPart)
+    old = TorqueProcess(kernel, kernel.start(new.process.x), np.zeros(3), new.process.x, new.process.torque)
+    write_model(tmp_path / "old.npz", LearnedModel(old, new.joint_names, {}, new.hand_over))
+    assert read_model(tmp_path / "old.npz").process.kernel == kernel
+    with pytest.raises(ModelFileError, match=r"old.npz: learned with the kernel of \[LIP\].*learn anew"):
+        LipResidual.read(arm.model, tmp_path / "old.npz")
 
 
 def test_what_is_not_finite_is_not_trusted(learned: tuple[Arm, Path]) -> None:

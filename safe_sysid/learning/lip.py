@@ -29,6 +29,7 @@ from safe_sysid.learning.gaussian_process.compiled import (
 from safe_sysid.learning.gaussian_process.file import HandOver, LearnedModel, ModelFileError, read_model
 from safe_sysid.learning.gaussian_process.kernels import (
     ChainPart,
+    LagrangianPart,
     LinearPart,
     SquaredExponentialPart,
     friction_features,
@@ -95,7 +96,7 @@ class TorquePredictor:
             ParameterError: another part in the kernel.
         """
         n, self._units = process.x.n, process.units
-        self._parts, self._noise = _Parts.of(process), np.exp(process.log_noise)
+        self._parts, self._noise = _Parts.of(process), np.exp(process.log_noise) + process.jitter
         inside = process.units.inside(process.x)
         dual = process.dual.reshape(-1, n)
         self._blocks = lanes_of(inside, dual)
@@ -238,6 +239,11 @@ class LipResidual:
             ModelFileError: other joints, or nothing says where the process is to be believed.
         """
         learned.check_joints(model.joint_names, [bool(s) for s in model.sliding])
+        if any(isinstance(part, LagrangianPart) for part in learned.process.kernel.parts):
+            raise ModelFileError(
+                "learned with the kernel of [LIP], which controllers no longer have: expected a model of today's "
+                "`safe-sysid learn lip`: learn anew"
+            )
         if learned.hand_over is None:
             raise ModelFileError(
                 "nothing says where the model is to be believed: expected one of `safe-sysid learn lip`"
@@ -264,6 +270,10 @@ class LipResidual:
         except ModelFileError as error:
             text = str(error)
             raise ModelFileError(text if text.startswith(str(path)) else f"{path}: {text}") from None
+
+    def reset(self) -> None:
+        """Forget how sure it was: the next motion is another one, or some were missed."""
+        self._since, self._trust = 0, 0.0
 
     def predict(self, q: FloatArray, qd: FloatArray, qdd: FloatArray) -> tuple[FloatArray, float]:
         """Torque (n,), the same array every time, and how far it is to be believed.
