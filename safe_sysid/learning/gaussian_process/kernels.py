@@ -32,6 +32,9 @@ __all__ = [
 ]
 
 
+_TAKEN_AWAY = 0.01  # of a joint's largest weight: training leaves out what few samples do not need
+
+
 class KernelPart(Protocol):
     """A term of a kernel."""
 
@@ -108,6 +111,16 @@ class ChainPart:
         """
         speeds, links, heights, position, potential = np.split(np.exp(log), np.cumsum([1, 1, 1, 3]) * self.n)
         return speeds, links, position.reshape(self.n, 3), potential.reshape(self.n, 3), heights
+
+    def widened(self, log: FloatArray) -> FloatArray:
+        """With no weight of positions below a hundredth of its joint's largest: what training took away comes back.
+
+        A kernel with larger weights is one with something added, so deviations only grow. ``log``: (count,).
+        """
+        wide = log.copy()
+        weights = wide[3 * self.n :].reshape(-1, 3)
+        np.maximum(weights, weights.max(1, keepdims=True) + np.log(_TAKEN_AWAY), out=weights)
+        return wide
 
     def add(self, log: FloatArray, x: MotionSamples, y: MotionSamples | None, out: FloatArray) -> None:
         """See :class:`KernelPart`."""
