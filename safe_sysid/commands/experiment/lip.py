@@ -15,14 +15,15 @@ __all__ = ["DESCRIPTION", "HELP", "configure", "run"]
 HELP = "inverse dynamics as Gaussian processes of energies"
 DESCRIPTION = """A simulated Panda, random trajectories to learn and others to predict, with noise of 0.01 N m.
 Figure 1: three to seven joints; 2: six joints, and energies; 3: energies of one trial; 4: seven joints, fewer samples.
-Methods: LIP, GIP, SE and LSE (Gaussian processes), ID (least squares, the arm's kinematics known), DeLaN (a network;
+Methods: chain (the kernel of `learn lip`), LIP (the
+paper's), GIP, SE and LSE (Gaussian processes), ID (least squares, the arm's kinematics known), DeLaN (a network;
 only where --methods names it, or table 2: needs torch, the extra `learn`). LSE runs ten seeds at most, DeLaN three.
 --setting script is as the paper's public code makes its data, code the same with a wider range of positions, text the
 paper's text: slower motions.
 Figures 5 to 8 are stand-ins for the paper's real arms, not them: a simulated flexible Panda with friction and ripple,
 of seven joints (5: nMSE, 6: kinetic energy) or six (7: positions, 8: nMSE; there also SP, semiparametric).
 Table 3, figure 9: computed torque on that arm, rigid nominal model 5 to 30 % off;
-methods LIP, nominal, identified, SE, GIP.
+methods chain, LIP, nominal, identified, SE, GIP.
 Exit status: 0 all trials ran to their end (whatever came out), 1 some raised an error, 2 wrong arguments, 130
 interrupted."""
 _KINDS = {
