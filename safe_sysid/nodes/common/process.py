@@ -187,7 +187,8 @@ def _arguments(args: list[str] | None, node_type: Callable[[], BaseNode]) -> lis
 
 def _leave(status: int) -> int:
     with contextlib.suppress(Exception):
-        rclpy.shutdown()
+        # No handlers of rclpy's are installed; to take them away, it makes SIGINT deadly for some microseconds.
+        rclpy.shutdown(uninstall_handlers=False)
     sys.stdout.flush()
     sys.stderr.flush()
     if any(thread.daemon and thread.name == Worker.NAME for thread in threading.enumerate()):

@@ -237,7 +237,7 @@ def main(args: list[str] | None = None) -> int:
         if viewer is not None:
             viewer.close()
         with suppress(Exception):
-            rclpy.shutdown()
+            rclpy.shutdown(uninstall_handlers=False)  # it has none; to look for them, SIGINT is deadly for a moment
     return status
 
 
