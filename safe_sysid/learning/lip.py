@@ -36,7 +36,7 @@ from safe_sysid.learning.gaussian_process.kernels import (
     SquaredExponentialPart,
     friction_features,
 )
-from safe_sysid.learning.gaussian_process.lagrangian_kernel import FEATURES
+from safe_sysid.learning.gaussian_process.lagrangian_kernel import FEATURES, LANES
 from safe_sysid.learning.gaussian_process.motions import MotionSamples
 from safe_sysid.learning.gaussian_process.regression import TorqueProcess, informative
 from safe_sysid.robot.model import RobotModel
@@ -47,7 +47,6 @@ __all__ = ["LipResidual", "TorquePredictor", "hand_over"]
 _SURE, _AWAY = (0.995, 2.0)  # quantile of held-out deviations up to which all is trusted; times that: nothing is
 _LEAST = 0.01  # of the noise: smaller deviations are rounding
 _IN_TICK = 3500, 420  # torques of all samples and of the subset that a controller's tick has time for
-_GROUP = 16  # samples of the subset that a part of a deviation takes: lanes of the kernel
 _FACTOR = 5.0  # deviations that an error may be, at least: away from the samples hyperparameters err, too
 
 
@@ -113,7 +112,7 @@ class TorquePredictor:
             self._mean_friction = process.friction()[0]
         self._slides = np.array(process.x.slides)
         few = inside[subset]
-        self._groups = [few[k : k + _GROUP] for k in range(0, len(few), _GROUP)]
+        self._groups = [few[k : k + LANES] for k in range(0, len(few), LANES)]
         covariance, _ = factors.cholesky(lambda: self._covariance(process, few))
         identity = np.eye(len(covariance))
         self._whitener = np.ascontiguousarray(
@@ -193,7 +192,7 @@ class TorquePredictor:
             row[:], x[:] = self._row, self._x
             self._covariance_with(row.reshape(-1, 1), x.reshape(1, -1), np.sign(qd).reshape(1, -1), self._own)
             np.copyto(self._known, 0.0)
-        few, start = self._groups[part], part * _GROUP * n
+        few, start = self._groups[part], part * LANES * n
         end = start + len(few) * n
         self._covariance_with(few.columns, few.inputs, few.direction, self._cross[start:end])
         np.matmul(self._whitener[start:end, :end], self._cross[:end], out=self._white[start:end])

@@ -15,9 +15,9 @@ __all__ = ["DESCRIPTION", "HELP", "configure", "run"]
 HELP = "inverse dynamics as Gaussian processes of energies"
 DESCRIPTION = """A simulated Panda, random trajectories to learn and others to predict, with noise of 0.01 N m.
 Figure 1: three to seven joints; 2: six joints, and energies; 3: energies of one trial; 4: seven joints, fewer samples.
-Methods: chain (the kernel of `learn lip`), LIP (the
-paper's), GIP, SE and LSE (Gaussian processes), ID (least squares, the arm's kinematics known), DeLaN (a network;
-only where --methods names it, or table 2: needs torch, the extra `learn`). LSE runs ten seeds at most, DeLaN three.
+Methods: chain (the kernel of `learn lip`), LIP (the paper's), GIP, SE and LSE (Gaussian processes), ID (least squares,
+the arm's kinematics known), DeLaN (a network; only where --methods names it, or table 2: needs torch, the extra
+`learn`). LSE runs ten seeds at most, DeLaN three.
 --setting script is as the paper's public code makes its data, code the same with a wider range of positions, text the
 paper's text: slower motions.
 Figures 5 to 8 are stand-ins for the paper's real arms, not them: a simulated flexible Panda with friction and ripple,
@@ -55,7 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--starts", type=at_least(1), metavar="K",
-        help="trainings from different noises, of which the most likely is kept (default: 2; 1 in table 3)",
+        help="trainings from different noises, of which the most likely is kept (default: 2; table 3, figure 9: 1)",
     )  # fmt: skip
     parser.add_argument("--batch", type=at_least(2), default=100, metavar="B", help="(default: 100)")
     parser.add_argument(

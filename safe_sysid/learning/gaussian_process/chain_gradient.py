@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 
 from safe_sysid.core.arrays import FloatArray
-from safe_sysid.learning.gaussian_process.lagrangian_kernel import FEATURES, LANES
+from safe_sysid.learning.gaussian_process.lagrangian_kernel import FEATURES, LANES, load_lanes
 
 __all__ = ["sum_chain_gradients"]
 
@@ -195,16 +195,6 @@ def _back(
 
 
 @njit(cache=True, nogil=True)
-def _load(n: int, columns: FloatArray, start: int, count: int, w: FloatArray) -> None:
-    """Take samples x' into the workspace; lanes without a sample have zeros."""
-    for b in range(n):
-        for k in range(FEATURES):
-            o = b * _ROWS * LANES + F + k * LANES
-            for j in range(LANES):
-                w[o + j] = columns[b * FEATURES + k, start + j] if j < count else 0.0
-
-
-@njit(cache=True, nogil=True)
 def _choose(
     r: int, start: int, count: int, b: int, n: int, inverse: FloatArray, dual: FloatArray, w: FloatArray
 ) -> None:
@@ -253,8 +243,7 @@ def sum_chain_gradients(
     w = np.zeros((n + 1) * _ROWS * LANES)
     for r in range(first, rows.shape[0], step):
         for start in range(0, r + 1, LANES):
-            count = min(LANES, r + 1 - start)
-            _load(n, columns, start, count, w)
+            count = load_lanes(n, columns, start, r + 1, F, _ROWS, w)
             for b in range(n):
                 _choose(r, start, count, b, n, inverse, dual, w)
                 _out(n, b, rows[r], speeds, position, potential, w)

@@ -40,13 +40,20 @@ import numpy as np
 from numba import njit
 
 from safe_sysid.core.arrays import FloatArray
-from safe_sysid.learning.gaussian_process.lagrangian_kernel import FEATURES, LANES
+from safe_sysid.learning.gaussian_process.lagrangian_kernel import (
+    FEATURES,
+    LANES,
+    add_block,
+    load_lanes,
+    write_energies,
+)
 
 __all__ = [
     "OUT",
     "PER_SAMPLE",
     "WALKED",
     "chain_workspace",
+    "clear_torques",
     "fill_chain_energies",
     "fill_chain_torques",
     "load_samples",
@@ -140,7 +147,8 @@ def walk_dual(
     """The same way, what depends on a: g and l, their D, and L' of prod p; `walk_motion` went before.
 
     Args:
-        first: joint before which all a are zero, and so is what earlier walks left in w.
+        first: joint before which all a are zero; walks with the same motion began at every joint before it, so that
+            what stands there is zero, too.
         base: see :func:`walk_motion`.
         row: (n * FEATURES,).
         flat: samples x' with a.
@@ -222,21 +230,20 @@ def walk_back(
 
 @njit(cache=True, nogil=True)
 def load_samples(n: int, columns: FloatArray, start: int, w: FloatArray) -> int:
-    """Take up to LANES samples x' into the workspace, a zero; lanes without a sample have zeros. Samples taken."""
-    count = min(LANES, columns.shape[1] - start)
-    first = walk_size(n)
-    for k in range(n * PER_SAMPLE * LANES):
-        w[first + k] = 0.0
+    """Take up to LANES samples x' into the workspace of a block. Returns samples taken.
+
+    ``columns``: (n * FEATURES, N) of the samples x'; ``w``: (chain_workspace(n),).
+    """
+    return load_lanes(n, columns, start, columns.shape[1], walk_size(n), PER_SAMPLE, w)
+
+
+@njit(cache=True, nogil=True)
+def clear_torques(n: int, w: FloatArray) -> None:
+    """Set what :func:`walk_back` adds to, to zero. ``w``: (walk_size(n),)."""
     for b in range(n):
-        for k in range(FEATURES):
-            o = first + (b * PER_SAMPLE + k) * LANES
-            for j in range(count):
-                w[o + j] = columns[b * FEATURES + k, start + j]
-    for b in range(n):  # of walks that begin at the base
-        o = np.uint64(b) * _JOINT
+        o = np.uint64(b) * _JOINT + OUT
         for j in range(_L):
-            w[o + G + j], w[o + GL + j], w[o + G_D + j], w[o + GL_D + j], w[o + MA + j] = 0.0, 0.0, 0.0, 0.0, 0.0
-    return count
+            w[o + j] = 0.0
 
 
 @njit(cache=True, nogil=True)
@@ -276,10 +283,7 @@ def torque_block(
     block = base + np.uint64(n) * _GIVEN
     walk_motion(n, base, row, w, speeds, position, potential, w)
     for b in range(n):
-        for a in range(n):
-            o = np.uint64(a) * _JOINT + OUT
-            for j in range(_L):
-                w[o + j] = 0.0
+        clear_torques(n, w)
         _choose(n, b, base, w)
         walk_dual(n, b, base, row, w, speeds, w)
         walk_back(n, row, speeds, links, heights, w)
@@ -287,10 +291,6 @@ def torque_block(
             o, d = np.uint64(a) * _JOINT + OUT, block + np.uint64(a * n + b) * _L
             for j in range(_L):
                 w[d + j] = w[o + j]
-    for b in range(n):  # the next sample's walks begin with zeros, too
-        o = np.uint64(b) * _JOINT
-        for j in range(_L):
-            w[o + G + j], w[o + GL + j], w[o + G_D + j], w[o + GL_D + j], w[o + MA + j] = 0.0, 0.0, 0.0, 0.0, 0.0
     return int(block)
 
 
@@ -365,19 +365,13 @@ def fill_chain_torques(
         out: (N * n, M * n), added to.
     """
     n = len(speeds)
-    flat = out.reshape(-1)
     w = np.empty(chain_workspace(n))
     for start in range(first * LANES, columns.shape[1], step * LANES):
         count = load_samples(n, columns, start, w)
         for r in range(start if triangle else 0, rows.shape[0]):
             k = torque_block(n, rows[r], speeds, links, position, potential, heights, w)
             many = min(count, r - start + 1) if triangle else count
-            for a in range(n):
-                d = np.uint64((r * n + a) * out.shape[1] + start * n)
-                for b in range(n):
-                    t = np.uint64(k + (a * n + b) * LANES)
-                    for j in range(np.uint64(many)):
-                        flat[d + np.uint64(b) + j * np.uint64(n)] += w[t + j]
+            add_block(n, r, start, many, k, w, out)
 
 
 @njit(cache=True, nogil=True)
@@ -412,7 +406,4 @@ def fill_chain_energies(
         count = load_samples(n, columns, start, w)
         for r in range(rows.shape[0]):
             k = energy_block(n, rows[r], speeds, links, position, potential, heights, w)
-            for e in range(2):
-                for j in range(count):
-                    for b in range(n):
-                        out[e, r, (start + j) * n + b] = w[k + (e * n + b) * LANES + j]
+            write_energies(n, r, start, count, k, w, out)

@@ -15,6 +15,7 @@ from safe_sysid.learning.gaussian_process.chain_kernel import (
     OUT,
     PER_SAMPLE,
     WALKED,
+    clear_torques,
     load_samples,
     torque_block,
     walk_back,
@@ -98,10 +99,7 @@ def mean_torques(
     """
     n = len(speeds)
     flat = blocks.reshape(-1)
-    for b in range(n):
-        o = np.uint64(b * WALKED * LANES) + OUT
-        for j in range(_L):
-            w[o + j] = 0.0
+    clear_torques(n, w)
     for group in range(blocks.shape[0]):
         base = np.uint64(group * n * PER_SAMPLE * LANES)
         walk_motion(n, base, row, flat, speeds, position, potential, w)

@@ -31,7 +31,17 @@ from numba import njit
 
 from safe_sysid.core.arrays import FloatArray
 
-__all__ = ["FEATURES", "LANES", "fill_energies", "fill_torques", "load_lanes", "torque_block", "workspace_size"]
+__all__ = [
+    "FEATURES",
+    "LANES",
+    "add_block",
+    "fill_energies",
+    "fill_torques",
+    "load_lanes",
+    "torque_block",
+    "workspace_size",
+    "write_energies",
+]
 
 
 LANES: Final = 16
@@ -57,15 +67,21 @@ def workspace_size(n: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def load_lanes(n: int, columns: FloatArray, start: int, w: FloatArray) -> int:
-    """Take up to LANES samples x' into the workspace; lanes without a sample have zeros.
+def load_lanes(n: int, columns: FloatArray, start: int, end: int, first: int, rows: int, w: FloatArray) -> int:
+    """Take up to LANES samples x' into a workspace; lanes without a sample have zeros. Returns samples taken.
 
-    ``columns``: (n * FEATURES, N) of the samples x'; ``w``: (workspace_size(n),). Returns samples taken.
+    Args:
+        columns: (n * FEATURES, N) of the samples x'.
+        start: first sample.
+        end: no sample from there on.
+        first: where in the workspace the first joint's features begin.
+        rows: of LANES numbers from one joint to the next.
+        w: the workspace.
     """
-    count = min(LANES, columns.shape[1] - start)
+    count = min(LANES, end - start)
     for b in range(n):
         for k in range(FEATURES):
-            o = b * 15 * LANES + k * LANES
+            o = first + (b * rows + k) * LANES
             for j in range(count):
                 w[o + j] = columns[b * FEATURES + k, start + j]
             for j in range(count, LANES):
@@ -262,6 +278,36 @@ def energy_block(
 
 
 @njit(cache=True, nogil=True)
+def add_block(n: int, r: int, start: int, many: int, k: int, w: FloatArray, out: FloatArray) -> None:
+    """Add a block of sample r and those in the lanes to a kernel matrix of torques.
+
+    Args:
+        r: row's sample.
+        start: column's first sample.
+        many: lanes that are wanted.
+        k: where in w the block (n, n, LANES) lies.
+        w: the workspace.
+        out: (N * n, M * n), added to.
+    """
+    flat = out.reshape(-1)
+    for a in range(n):
+        d = np.uint64((r * n + a) * out.shape[1] + start * n)
+        for b in range(n):
+            t = np.uint64(k + (a * n + b) * LANES)
+            for j in range(np.uint64(many)):
+                flat[d + np.uint64(b) + j * np.uint64(n)] += w[t + j]
+
+
+@njit(cache=True, nogil=True)
+def write_energies(n: int, r: int, start: int, many: int, k: int, w: FloatArray, out: FloatArray) -> None:
+    """The same of the rows (2, n, LANES) of energies; out (2, N, M * n) is written."""
+    for e in range(2):
+        for j in range(many):
+            for b in range(n):
+                out[e, r, (start + j) * n + b] = w[k + (e * n + b) * LANES + j]
+
+
+@njit(cache=True, nogil=True)
 def fill_torques(
     first: int,
     step: int,
@@ -286,19 +332,13 @@ def fill_torques(
         out: (N * n, M * n), added to.
     """
     n = potential.shape[0]
-    flat = out.reshape(-1)
     w = np.empty(workspace_size(n))
     for start in range(first * LANES, columns.shape[1], step * LANES):
-        count = load_lanes(n, columns, start, w)
+        count = load_lanes(n, columns, start, columns.shape[1], 0, 15, w)
         for r in range(start if triangle else 0, rows.shape[0]):
             k = torque_block(n, rows[r], weights, position, potential, w)
             many = min(count, r - start + 1) if triangle else count
-            for a in range(n):
-                d = np.uint64((r * n + a) * out.shape[1] + start * n)
-                for b in range(n):
-                    t = np.uint64(k + (a * n + b) * LANES)
-                    for j in range(np.uint64(many)):
-                        flat[d + np.uint64(b) + j * np.uint64(n)] += w[t + j]
+            add_block(n, r, start, many, k, w, out)
 
 
 @njit(cache=True, nogil=True)
@@ -326,10 +366,7 @@ def fill_energies(
     n = potential.shape[0]
     w = np.empty(workspace_size(n))
     for start in range(first * LANES, columns.shape[1], step * LANES):
-        count = load_lanes(n, columns, start, w)
+        count = load_lanes(n, columns, start, columns.shape[1], 0, 15, w)
         for r in range(rows.shape[0]):
             k = energy_block(n, rows[r], weights, position, potential, w)
-            for e in range(2):
-                for j in range(count):
-                    for b in range(n):
-                        out[e, r, (start + j) * n + b] = w[k + (e * n + b) * LANES + j]
+            write_energies(n, r, start, count, k, w, out)

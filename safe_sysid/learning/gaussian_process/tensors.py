@@ -131,9 +131,7 @@ def _chain(xp: Any, n: int, values: Any, rows: Any, columns: Any) -> Any:
     p, u1, u2, u12 = _factors(xp, values[6 * n :].reshape(n, 3), rows, columns)
     kernels = heights * xp.cumprod(p, -1)
     above = _joint_sum(kernels) - xp.cumsum(kernels, -1) + kernels  # of the links from a joint on
-    high = xp.triu(above[..., None, :] + 0.0 * above[..., :, None]) + xp.tril(
-        above[..., :, None] + 0.0 * above[..., None, :], -1
-    )
+    high = above[..., np.maximum.outer(np.arange(n), np.arange(n))]
     eye = _eye(xp, u1)
     total = high * (u1[..., :, None] * u2[..., None, :] * (1.0 - eye) + u12[..., None] * eye)
     for m in range(1, n + 1):
