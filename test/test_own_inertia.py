@@ -9,14 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from safe_sysid.control.gains import ControllerGains
+from safe_sysid.control.gains import ControllerGains, TrackingAssumptions
 from safe_sysid.control.gains.design import design_gains
+from safe_sysid.control.gains.motion_hypotheses import configured_hypotheses
 from safe_sysid.control.gains.power_loss import ClosedLoop
 from safe_sysid.control.gains.synthesis import synthesise
 from safe_sysid.control.laws.c_code import write_law
 from safe_sysid.control.laws.law import ModelInUse
 from safe_sysid.control.laws.robust import RobustLaw
 from safe_sysid.dynamics import dynamics_of
+from safe_sysid.dynamics.magnitudes import rotor_floor
 from safe_sysid.errors import ParameterError
 from safe_sysid.planning.certification.certificate import may_rest
 from safe_sysid.robot.loading import load_robot
@@ -24,6 +26,10 @@ from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import payload_from_spec
+
+#: Published rotor inertia of the Panda, kg m^2 (docs/use/arms.md).
+LIGHT = (0.606, 0.606, 0.462, 0.462, 0.206, 0.206, 0.206)
+SMALL = "0.4,0,0,0.14,2e-4,0,2e-4,0,0,2e-4"
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 
@@ -79,11 +85,57 @@ def test_inertia_hardly_changes_while_a_command_counts(own: tuple[RobotModel, Co
         assert largest(true, kappa * law)[0] >= loop.kappa
         qd = rng.choice([-1.0, 1.0], n) * a.velocity
         turn = np.linalg.solve(half, inertia(model, theta, q + a.hold_max * qd) - true) @ back
-        assert np.linalg.norm(turn, 2) <= 2.0 * loop.motion_bounds(nu).gain_qd_a * a.hold_max
+        assert np.linalg.norm(turn, 2) <= 2.0 * loop.motion_bounds(nu).qd_a.gain * a.hold_max
         x = rng.normal(size=n) * np.array([0.1, 10.0])[rng.integers(2, size=n)]
         if np.linalg.eigvalsh(true - np.diag(a.inertia_upper))[-1] <= 0.0:
             assert np.sqrt(x @ unit @ x) <= min(loop.across * np.linalg.norm(x * loop.root), loop.motion_norm(x))
     assert reached > 0.1 * (loop.stretch - 1.0), "a weak attack"
+
+
+@pytest.mark.parametrize(("robot", "payload"), [("kinova_gen3", "8lb"), ("light_panda", SMALL), ("ur5e", SMALL)])
+def test_change_since_the_measurement_in_units_of_the_arm_s_own_inertia(robot: str, payload: str) -> None:
+    """Step 6 with L = H_k / sigma: Delta' along motions as fast as allowed, from states and errors at their bounds."""
+    light = {f"joints.panda_joint{i + 1}.rotor_inertia": x for i, x in enumerate(LIGHT)}
+    model = load_robot("franka_panda", **light) if robot == "light_panda" else load_robot(robot)
+    rng, n, kin, box = np.random.default_rng(5), model.n, model.kinematics, model.arm_prior
+    hypotheses, s = configured_hypotheses(model), model.settings
+    assume = TrackingAssumptions(
+        hypotheses.velocity, hypotheses.acceleration, hypotheses.jerk, hypotheses.uncertainty, hypotheses.inertia_upper,
+        np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n), np.asarray(model.limits.torque), np.zeros(n), 1.5e-3, 5e-4,
+    )  # fmt: skip
+    floor, k = rotor_floor(kin, box), float(s.controller.K_r)
+    loop = ClosedLoop(
+        kin, box, assume, floor, np.full(n, k), np.zeros(n), 20.0, model.friction_transition_velocity, 20.0
+    )
+    regressor = dynamics_of(kin).slotine_li_regressor
+    nu, age_max, lead, speed, reached = 0.1, assume.hold_max, 5e-4, 20.0, 0.0
+    bound, slow = loop.change(nu, speed, age_max, lead), model.friction_transition_velocity
+    for _ in range(400):
+        theta = draw_truth(model, payload_from_spec(payload), rng, mode="corner")
+        q, age = rng.uniform(-2.5, 2.5, n), float(rng.choice([1.0, rng.uniform()])) * age_max
+
+        def error(x: np.ndarray, size: float, q: np.ndarray = q, theta: np.ndarray = theta) -> np.ndarray:
+            """Along x, as long as the arm's inertia lets a motion of this size be."""
+            return size * x / np.sqrt(x @ inertia(model, theta, q) @ x)
+
+        qd = rng.choice([-1.0, 1.0], n) * assume.velocity * rng.uniform(0.3, 0.98)
+        r, ke = (error(rng.normal(size=n) * rng.choice([0.1, 1.0], n), 0.7 * nu) for _ in range(2))
+        dr = error(rng.normal(size=n), 0.1 * nu) / age_max
+        desired = rng.choice([-1.0, 1.0], n) * assume.acceleration
+        qdd_a = desired + k * (r - ke)
+        turned = qdd_a + age * (rng.choice([-1.0, 1.0], n) * assume.jerk + k * (dr - k * (r - ke)))
+        later = qd + age * (qdd_a - dr), qd + r + age * qdd_a, turned
+        before = regressor(q + lead * qd, qd, qd + r, qdd_a, slow) @ theta
+        true, law = q + age * qd + 0.5 * age**2 * (qdd_a - dr), inertia(model, theta, q + lead * qd)
+        if np.linalg.eigvalsh(inertia(model, theta, true) - np.diag(assume.inertia_upper))[-1] > 0.0:
+            continue
+        change = regressor(true, *later, slow) @ theta - before - loop.k * inertia(model, theta, true) @ (age * dr)
+        half = np.linalg.cholesky(law / loop.stretch)
+        found, delta = np.linalg.norm(np.linalg.solve(half, change)), np.linalg.norm(half.T @ (age * dr))
+        allowed = bound.moved * abs(age - lead) + bound.aged * age + bound.fixed + bound.by_r * delta
+        assert found <= allowed
+        reached = max(reached, found / allowed)
+    assert reached > 0.02, "a weak attack"  # levers are the longest of any pose; each derivative: test_rotors.py
 
 
 def test_an_arm_of_next_to_no_inertia_is_refused() -> None:

@@ -234,6 +234,38 @@ def test_sensitivity_bounds_every_derivative_of_the_reaction(n: int, slides: flo
         assert not bounds[1].any()
 
 
+@pytest.mark.parametrize(("n", "slides"), ARMS)
+def test_changes_of_the_torque_in_the_measure_of_the_links(n: int, slides: float) -> None:
+    """The power of a change on any motion v: at most ``|v|_M | rows |dx| | + |v| entries |dx|``, turned links included.
+
+    The worst motions are looked for, with the change itself as the first of them.
+    """
+    arm, rng = some_arm(n, slides)
+    kin, theta, bare = arm.kin, arm.theta.copy(), arm.theta.copy()
+    theta[10 * n : 12 * n] = bare[10 * n :] = 0.0  # no friction; and no rotors
+    norms, reached = link_norms(kin, theta, theta), np.zeros(3)
+    low, high = np.where(kin.sliding, kin.travel[:, 0], -3.0), np.where(kin.sliding, kin.travel[:, 1], 3.0)
+    for _ in range(40):
+        q, (qd, qd_a, qdd) = rng.uniform(low, high), rng.uniform(-1, 1, (3, n)) * 10.0 ** rng.uniform(-1, 0.5, (3, 1))
+        speeds = (np.abs(x) + 1e-3 for x in (qd, qd_a, qdd))
+        bound = torque_sensitivity(kin, norms, *speeds)
+        links = inertia(kin, bare, q)
+        for i, parts in enumerate((bound.q_in_mass, bound.qd_in_mass, bound.qd_a_in_mass)):
+            for way in (*np.eye(n), rng.normal(size=n), rng.choice([-1.0, 1.0], n)):
+                ends = np.stack([q, qd, qd_a, qdd]) + np.array([-1e-5, 1e-5])[:, None, None] * (
+                    np.eye(4)[i][:, None] * way
+                )
+                torque = [dynamics_of(kin).slotine_li_regressor(*x) @ theta for x in ends]
+                change = (torque[1] - torque[0]) / 2e-5
+                rows, entries = np.linalg.norm(parts.rows @ np.abs(way)), parts.entries @ np.abs(way)
+                weighed = np.linalg.solve(links + np.diag(entries + 1e-9), change)
+                for v in (weighed, np.linalg.solve(links + 1e-9 * np.eye(n), change), *np.eye(n), change):
+                    most = np.sqrt(v @ links @ v) * rows + np.abs(v) @ entries
+                    assert v @ change <= most * (1.0 + 1e-6) + 1e-7 * np.abs(v).max(), (i, way)
+                    reached[i] = max(reached[i], v @ change / (most + 1e-12))
+    assert np.all(reached > 0.2), "a weak attack"
+
+
 # -- configuration -----------------------------------------------------------------------------------------------
 
 

@@ -108,7 +108,7 @@ def test_damping_and_turning_in_units_of_the_inertia(
         qd = rng.choice([-1.0, 1.0], model.n) * gains.assumptions.velocity
         age = gains.assumptions.hold_max
         turn = np.linalg.norm((inertia(theta, q + age * qd) - h) / root[:, None] / root, 2)
-        assert turn <= 2.0 * loop.motion_bounds(nu).gain_qd_a * age
+        assert turn <= 2.0 * loop.motion_bounds(nu).qd_a.gain * age
     assert closest > 0.5
 
 
@@ -191,7 +191,7 @@ class OneJoint(ClosedLoop):
     """A joint without gravity and friction: steps 7 to 9 alone, in which nothing is bounded crudely."""
 
     def motion_bounds(self, nu: float):  # type: ignore[no-untyped-def]
-        return SimpleNamespace(rate=np.zeros(1), gain_qd_a=0.0)
+        return SimpleNamespace(rate=np.zeros(1), qd_a=SimpleNamespace(gain=0.0))
 
     def crude(self, nu: float, age: float, lead: float):  # type: ignore[no-untyped-def]
         S, by_r = self.assume.uncertainty, self.mu * self.k

@@ -23,6 +23,7 @@ against each other has none (:func:`torque_sensitivity`). Gershgorin's rows of i
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -34,6 +35,7 @@ from safe_sysid.robot.model import Kinematics, Motors
 from safe_sysid.robot.parameters import ParameterBox
 
 __all__ = [
+    "InMass",
     "LinkNorms",
     "TorqueSensitivity",
     "inertia_floor",
@@ -160,18 +162,36 @@ def _rotor_diagonal(kin: Kinematics, box: ParameterBox, sign: float) -> FloatArr
     return np.asarray(diagonal + sign * room)
 
 
+class InMass(NamedTuple):
+    """A torque's change by dx as a sum y + z: y by how much its power would move the links, z joint by joint.
+
+    Virtual work of inertial forces f at a pose is ``y^T z' = <sum_i z'_i d_i x, f>`` for any z', so by Cauchy-Schwarz
+    ``y^T M^-1 y <= ||f||^2``, M being the inertia of the links there. No joint's own inertia divides it: a light joint
+    that carries much is no worse than a heavy one.
+    """
+
+    rows: FloatArray  #: (links, n) ``(y^T M^-1 y)^1/2 <= | rows |dx| |``, sqrt(kg) m/s^2 for each unit of x
+    entries: FloatArray  #: (n, n) ``|z_i| <= sum_j entries_ij |dx_j|``
+
+
 @dataclass(frozen=True)
 class TorqueSensitivity:
     """Bounds of ``|d tau_i / d x_j|`` for the inertial part of ``W_s theta``, x = q, qd, qd_a, qdd_a; each (n, n).
 
     ``q`` includes gravity; ``qdd_a`` bounds ``|H|`` without ``diag(Ia)`` and ``qd_a`` bounds ``|C(q, qd)|``;
     what motors on moving links add is in all four.
+
+    Attributes:
+        q_in_mass, qd_in_mass, qd_a_in_mass: other bounds of the same changes.
     """
 
     q: FloatArray
     qd: FloatArray
     qd_a: FloatArray
     qdd_a: FloatArray
+    q_in_mass: InMass
+    qd_in_mass: InMass
+    qd_a_in_mass: InMass
 
 
 @njit(cache=True)
@@ -186,15 +206,21 @@ def _sensitivity_kernel(
     out_qd: FloatArray,
     out_qda: FloatArray,
     out_qdda: FloatArray,
+    turned: FloatArray,
+    rows_q: FloatArray,
+    rows_qd: FloatArray,
+    rows_qda: FloatArray,
 ) -> None:
+    """Fill the sums over links (n, n) and, zeros before, what they are made of.
+
+    ``turned``: the part of ``out_q`` in which forces meet a direction that turns, and gravity; ``rows_*``: the change
+    of each link's inertial forces.
+    """
     n = qd.shape[0]
-    acc_q, by_qd, by_qda = np.zeros(n), np.zeros(n), np.zeros(n)
     for link in range(n):
         d = a[link]
         acc = 0.0
-        acc_q[:] = 0.0
-        by_qd[:] = 0.0
-        by_qda[:] = 0.0
+        acc_q, by_qd, by_qda = rows_q[link], rows_qd[link], rows_qda[link]
         for k in range(link + 1):
             acc += d[k] * qdd_a[k]
             for i in range(link + 1):
@@ -210,6 +236,7 @@ def _sensitivity_kernel(
         for i in range(link + 1):
             for j in range(link + 1):
                 ij = max(i, j)
+                turned[i, j] += d[ij] * acc + g * b[link, ij]
                 out_q[i, j] += d[ij] * acc + d[i] * acc_q[j] + g * b[link, ij]
                 out_qd[i, j] += d[i] * by_qd[j]
                 out_qda[i, j] += d[i] * by_qda[j]
@@ -273,13 +300,15 @@ def torque_sensitivity(
     Prismatic joints are in their travel, m, m/s and m/s^2.
     """
     n = len(kin.axis)
-    outs = [np.zeros((n, n)) for _ in range(4)]
+    outs, (turned, *rows), reactions = np.zeros((4, n, n)), np.zeros((4, n, n)), np.zeros((4, n, n))
     g = float(np.linalg.norm(kin.gravity)) * _ROUND
     states = [np.ascontiguousarray(np.abs(x), dtype=float) for x in (qd, qd_a, qdd_a)]
-    _sensitivity_kernel(norms.a, norms.b, g, *states, *outs)
+    _sensitivity_kernel(norms.a, norms.b, g, *states, *outs, turned, *rows)
     if len(norms.kappa) > 0:
-        _reaction_sensitivity_kernel(kin.motors, norms.kappa, norms.shares, *states, *outs)
-    return TorqueSensitivity(*(x * _ROUND for x in outs))
+        _reaction_sensitivity_kernel(kin.motors, norms.kappa, norms.shares, *states, *reactions)
+    entries = (turned + reactions[0], reactions[1], reactions[2])
+    in_mass = (InMass(row * _ROUND, own * _ROUND) for row, own in zip(rows, entries, strict=True))
+    return TorqueSensitivity(*((outs + reactions) * _ROUND), *in_mass)
 
 
 def inertia_share(kin: Kinematics, box: ParameterBox, spare: FloatArray, q: FloatArray, dq: FloatArray) -> FloatArray:

@@ -15,7 +15,7 @@ import numpy as np
 
 from safe_sysid.control.gains import TrackingAssumptions
 from safe_sysid.core.arrays import FloatArray
-from safe_sysid.dynamics.magnitudes import TorqueSensitivity, inertia_growth, link_norms, torque_sensitivity
+from safe_sysid.dynamics.magnitudes import InMass, inertia_growth, link_norms, rotor_floor, torque_sensitivity
 from safe_sysid.robot.model import Kinematics
 from safe_sysid.robot.parameters import ParameterBox
 
@@ -62,14 +62,23 @@ class RegressorChange:
     by_r: float
 
 
+class Change(NamedTuple):
+    """What a torque changes by when a state does: two bounds, of which the smaller one counts."""
+
+    entries: FloatArray  #: (n, n) joint by joint
+    in_mass: InMass | None  #: None where L is not the arm's own inertia
+    gain: float  #: largest |change| over |dx| = 1, both in units of L
+
+
 class MotionBounds(NamedTuple):
     """How fast the arm may move, and what torques may change by then."""
 
     error_rate: FloatArray  #: (n,) of |de|, rad/s
+    error_size: float  #: of |de| as a motion, sqrt(J)
     rate: FloatArray  #: (n,) of |qdd_a|, rad/s^2
-    sens: TorqueSensitivity
-    gain_qd: float  #: of ``sens.qd``, in units of L, 1/s
-    gain_qd_a: float  #: of ``sens.qd_a``, 1/s
+    q: Change
+    qd: Change
+    qd_a: Change
 
 
 class ClosedLoop:
@@ -114,6 +123,7 @@ class ClosedLoop:
         self.c_d = middle * 0.5 * float(np.max(damping) + np.min(damping))
         self.e_d = 0.5 * (1.0 - least) * self.mu_d + middle * spread
         self.stretch = self.across = 1.0
+        self.in_mass = False
         self.swing, self.largest = 0.0, self.root
         if own > 0.0:
             self._take_own_inertia(own, box, assume.hold_max if age is None else age)
@@ -138,6 +148,8 @@ class ClosedLoop:
             # H = M + R, R the rotors: d |z|_M <= growth |z|_R, and 2 |z|_M |z|_R <= z^T H z.
             stretch = min(stretch, float(np.exp(inertia_growth(self.norms, rotor) @ moved)))
         self.stretch = stretch = stretch * _ROUND
+        # What rotors add is not negative: H >= M.
+        self.in_mass = bool(np.all(rotor_floor(self.kin, box) >= 0.0))
         if not np.isfinite(stretch):
             self.kappa = own  # no bound is found; K_d, which is zero, must not be what says so
             return
@@ -177,39 +189,85 @@ class ClosedLoop:
             a.velocity + rho + noise,
             rate + self.K_r * (a.velocity_error + noise),
         )
-        return MotionBounds(error_rate, rate, sens, self.gain(sens.qd), self.gain(sens.qd_a))
+        # Step 11: K_r e as a motion.
+        size = nu * (1.0 + math.sqrt(1.0 + math.log(float(np.max(self.K_r) / np.min(self.K_r))) / 2.718)) * _ROUND
+        return MotionBounds(
+            error_rate,
+            size,
+            rate,
+            self._change(sens.q, sens.q_in_mass),
+            self._change(sens.qd, sens.qd_in_mass),
+            self._change(sens.qd_a, sens.qd_a_in_mass),
+        )
+
+    def _change(self, entries: FloatArray, in_mass: InMass) -> Change:
+        gain = self.gain(entries)
+        if not self.in_mass:
+            return Change(entries, None, gain)
+        rows = float(np.linalg.norm(in_mass.rows / self.root, 2))
+        return Change(entries, in_mass, min(gain, self.gain(in_mass.entries) + self.stretch * rows))
+
+    def changed(self, by: Change, x: FloatArray, errors: FloatArray | None = None, size: float = 0.0) -> float:
+        """Of the torque whose state changes by x (n,), and by tracking errors: (n,) at most, and ``size`` as a motion."""
+        if errors is not None:
+            return min(self.changed(by, x + errors), self.changed(by, x) + by.gain * size)
+        norm = self.torque_norm(by.entries @ x)
+        if by.in_mass is None:
+            return norm
+        return min(norm, self.torque_norm(by.in_mass.entries @ x) + self.stretch * _length(by.in_mass.rows @ x))
 
     def change(self, nu: float, speed: float, age_max: float, lead: float) -> RegressorChange:
         """Step 6, for |r| <= nu, |dr| <= ``speed`` and ages up to ``age_max``."""
         a, norm = self.assume, self.torque_norm
-        error_rate, rate, sens, gain_qd, _ = self.motion_bounds(nu)
+        error_rate, error_size, rate, by_q, by_qd, by_qd_a = self.motion_bounds(nu)
         k_max = float(np.max(self.K_r))
         ratio = k_max / float(np.min(self.K_r))
-        qdd = rate + speed / self.root
+        # |d qd_a / dt|, and qdd, are what is desired and the errors' part.
+        desired, errors, size = a.acceleration, self.K_r * error_rate, k_max * error_size
         # q_p = q_m + lead qd_m: what it is off at age a is (a - lead) qd, the curvature, and the errors.
-        bent = 0.5 * age_max * qdd
-        rows = sens.q @ bent + sens.qd @ rate
-        turned = a.acceleration + self.K_r * error_rate  # |d qd_a / dt|
-        rows = rows + sens.qd_a @ turned + self.viscous * turned
-        aged = (
-            norm(rows) + self.mu * self.motion_norm(a.jerk) + self.mu * self.across * k_max * k_max * (1.0 + ratio) * nu
-        )
-        off = self.K_r * a.position_error
-        rows = sens.q @ (a.position_error + lead * a.velocity_error) + sens.qd @ a.velocity_error
-        rows = rows + sens.qd_a @ off + self.viscous * off
-        flip = age_max * turned + off
-        step = np.minimum(2.0, flip / self.transition) if self.transition > 0.0 else 2.0 * np.ones_like(flip)
-        fixed = norm(rows + self.coulomb * step)
+        bend, whole = 0.5 * age_max, desired + errors
+        bent = errors + speed / self.root
+        aged = self.changed(by_q, bend * desired, bend * bent, bend * (size + speed))
+        aged += self.changed(by_qd, desired, errors, size) + self.changed(by_qd_a, desired, errors, size)
+        aged += self._diagonal(self.viscous, desired, errors, size)
+        rows = by_q.entries @ (bend * (desired + bent)) + (by_qd.entries + by_qd_a.entries) @ whole
+        aged = min(aged, norm(rows + self.viscous * whole)) + self.mu * self.motion_norm(a.jerk)
+        aged += self.mu * self.across * k_max * k_max * (1.0 + ratio) * nu
+        off, misplaced = self.K_r * a.position_error, a.position_error + lead * a.velocity_error
+        fixed = self.changed(by_q, misplaced) + self.changed(by_qd, a.velocity_error) + self.changed(by_qd_a, off)
+        fixed += norm(self.viscous * off) + self._friction_step(age_max, off, desired, errors, size)
+        rows = by_q.entries @ misplaced + by_qd.entries @ a.velocity_error + by_qd_a.entries @ off + self.viscous * off
+        fixed = min(fixed, norm(rows + self._most_of_friction(age_max, off, whole)))
         fixed += self.mu * k_max * k_max * self.motion_norm(a.position_error)
-        by_r = gain_qd + self.mu * self.across * self.k_spread
-        return RegressorChange(norm(sens.q @ a.velocity), aged, fixed, by_r)
+        by_r = by_qd.gain + self.mu * self.across * self.k_spread
+        return RegressorChange(self.changed(by_q, a.velocity), aged, fixed, by_r)
+
+    def _diagonal(self, slope: FloatArray, x: FloatArray, errors: FloatArray, size: float) -> float:
+        """Of torques ``slope (x + errors)``, joint by joint; or the errors' part by their ``size`` as a motion."""
+        apart = self.torque_norm(slope * x) + float(np.max(slope / self.root**2)) * size
+        return min(self.torque_norm(slope * (x + errors)), apart)
+
+    def _friction_step(
+        self, age: float, off: FloatArray, desired: FloatArray, errors: FloatArray, size: float
+    ) -> float:
+        """Of what Coulomb friction at qd_a may have changed by within ``age``."""
+        most = self.torque_norm(self._most_of_friction(age, off, desired + errors))
+        if not self.transition > 0.0:
+            return most
+        return min(most, self._diagonal(self.coulomb / self.transition, age * desired + off, age * errors, age * size))
+
+    def _most_of_friction(self, age: float, off: FloatArray, rate: FloatArray) -> FloatArray:
+        """The same, joint by joint, N m, where qd_a changes by ``rate`` at most, rad/s^2."""
+        if not self.transition > 0.0:
+            return 2.0 * self.coulomb
+        return np.asarray(self.coulomb * np.minimum(2.0, (age * rate + off) / self.transition))
 
     def crude(self, nu: float, age: float, lead: float) -> tuple[float, float, RegressorChange] | None:
         """R1, Omega and the change for commands in force up to ``age``; None if R1 cannot be bounded (step 5)."""
         S = self.assume.uncertainty * self.stretch
         if not np.isfinite(self.stretch):
             return None
-        coriolis = self.motion_bounds(nu).gain_qd_a * nu
+        coriolis = self.motion_bounds(nu).qd_a.gain * nu
         friction = float(np.max(self.viscous / self.root**2)) * nu + 2.0 * self.torque_norm(self.coulomb)
         R1 = 0.0
         # The change needs a bound of |dr|, which needs R1: grow until it covers itself.
@@ -241,7 +299,7 @@ class ClosedLoop:
         R1, omega, change = found
         age, own = 0.5 * (h + d), 0.5 * h
         m1, m2 = eta + h * (2.0 * S + R1), eta + 2.0 * h * (2.0 * S + R1)
-        turning = 2.0 * self.motion_bounds(nu).gain_qd_a * h  # |H(t) - H(s)| L^-1
+        turning = 2.0 * self.motion_bounds(nu).qd_a.gain * h  # |H(t) - H(s)| L^-1
         # Coefficients of the age a, of the own age a - d_k, and of both times U (steps 7 to 9).
         by_age_U = omega + e_d * (nu + eta)
         by_own_U = e_d * nu + (c_d + k) * m1 + nu * change.by_r
