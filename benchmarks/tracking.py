@@ -24,6 +24,7 @@ One JSON line per run as it ends; an interrupted benchmark goes on where it stop
     python benchmarks/tracking.py --runs 100 --feed-forward 1 --out added.jsonl
     python benchmarks/tracking.py --runs 500 --constant --out constant.jsonl
     python benchmarks/tracking.py --runs 500 --tube 3 --out narrow.jsonl
+    python benchmarks/tracking.py --runs 500 --robot franka_panda --out panda.jsonl
 """
 
 from __future__ import annotations
@@ -64,6 +65,9 @@ BREAKS = (None, "damping", "robust", "steepness", "delay", "gears", "room")
 #: Claims: share of the bound that was reached, above one is a violation.
 CLAIMS = ("S", "V", "e", "de", "r", "qdd", "lemma", "U", "movement", "mean power", "age")
 KINDS = ("constant, rest", "constant, border", "jumping, rest", "jumping, border")
+KINOVA = "kinova_gen3"
+#: A payload that the priors of the other packaged arms hold.
+SMALL = "0.4,0,0,0.14,2e-4,0,2e-4,0,0,2e-4"
 NOISE = {"measurement": {"position_error": 2e-5, "velocity_error": 1e-3}}
 _STEP = 8e-4  # s, longest step of the quadrature; two of the integration
 _ROUND = 1.0 + 1e-6
@@ -174,6 +178,8 @@ def fastest(rng: np.random.Generator, gains: ControllerGains, q: np.ndarray) -> 
     a = gains.assumptions
     way = rng.choice([-1.0, 1.0], q.size) * rng.uniform(0.2, 0.8, q.size)
     limits = (a.velocity - gains.de_bound, a.acceleration, a.jerk)
+    if not np.all(limits[0] > 0.0):
+        raise SafeSysIdError("controller.velocity: expected more than the tracking error's, de_bound of the gains")
     duration = 0.5
     while True:
         path = QuinticTrajectory.to_rest(np.stack([q, 0 * q, 0 * q]), q + way, duration)
@@ -256,7 +262,7 @@ def run(
     seed: int,
     how: str | None = None,
     duration: float = 0.25,
-    robot: str = "kinova_gen3",
+    robot: str = KINOVA,
     gears: float = 0.0,
     added: float = 0.0,
     constant: bool = False,
@@ -281,7 +287,7 @@ def run(
     a, n = gains.assumptions, model.n
     S, h = a.uncertainty, a.hold_max
     draws = {
-        "payload": str(rng.choice(["8lb", "8lb", "4lb"])),
+        "payload": str(rng.choice(["8lb", "8lb", "4lb"] if robot == KINOVA else [SMALL])),
         "truth": str(rng.choice(["corner", "corner", "uniform"])),
         "motion": str(rng.choice(["fastest", "fastest", "hold"])),
         "start": str(rng.choice(["rest", "border"])),
@@ -411,7 +417,9 @@ def run(
         room_left = max(late * h - delay - late * a.delay_max, 0.0)
         travel(t + room_left * (1.0 if longest else float(rng.uniform(0.2, 1.0))))
         claim("age", t + (0.0 if lockstep else late * a.delay_max) - taken, h * _ROUND + 1e-12)
-    return {"run": number, "seed": seed, "break": how, "gears": gears, "lockstep": lockstep, "noisy": noisy} | draws | {
+    drawn = {"robot": robot, "run": number, "seed": seed, "break": how, "gears": gears} | draws
+    return drawn | {
+        "lockstep": lockstep, "noisy": noisy,
         "border": size, "added": added, "constant": constant, "narrow": tube, "tube": 1e3 * float(gains.e_bound.max()),
         "torque": largest, "share": {k: float(v) for k, v in share.items()},
     }  # fmt: skip
@@ -437,6 +445,7 @@ def main() -> None:
     """Run what is missing, then print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=500)
+    parser.add_argument("--robot", default=KINOVA, help="name or file")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--break", dest="how", choices=BREAKS[1:])
     parser.add_argument("--gears", type=float, default=0.0, help="ratio of motors on moving links; 0: none")
@@ -447,14 +456,15 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     lines = [json.loads(x) for x in options.out.read_text().splitlines()] if options.out.exists() else []
-    asked = (options.seed, options.how, options.gears, options.feed_forward, options.constant, options.tube)
-    keys = ("seed", "break", "gears", "added", "constant", "narrow")
+    asked = (options.robot, options.seed, options.how, options.gears, options.feed_forward, options.constant)
+    asked += (options.tube,)
+    keys = ("robot", "seed", "break", "gears", "added", "constant", "narrow")
     lines = [x for x in lines if tuple(x.get(key) for key in keys) == asked]
     done, began = {x["run"] for x in lines}, time.perf_counter()
     with Progress(console=Console(stderr=True)) as progress, options.out.open("a") as file:
         for number in progress.track([k for k in range(options.runs) if k not in done]):
             more = {"added": options.feed_forward, "constant": options.constant, "tube": options.tube}
-            lines.append(run(number, options.seed, options.how, gears=options.gears, **more))
+            lines.append(run(number, options.seed, options.how, robot=options.robot, gears=options.gears, **more))
             file.write(json.dumps(lines[-1]) + "\n")
             file.flush()
     found = summarise(lines) | {"seconds": time.perf_counter() - began}

@@ -27,14 +27,13 @@ from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.simulation.arms import draw_truth
 from safe_sysid.simulation.payloads import payload_from_spec
 
-#: Published rotor inertia of the Panda, kg m^2 (docs/use/arms.md).
-LIGHT = (0.606, 0.606, 0.462, 0.462, 0.206, 0.206, 0.206)
-SMALL = "0.4,0,0,0.14,2e-4,0,2e-4,0,0,2e-4"
-
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 
 import starts
 import tracking
+
+#: Published rotor inertia of the Panda, kg m^2 (docs/use/arms.md).
+LIGHT = (0.606, 0.606, 0.462, 0.462, 0.206, 0.206, 0.206)
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +91,9 @@ def test_inertia_hardly_changes_while_a_command_counts(own: tuple[RobotModel, Co
     assert reached > 0.1 * (loop.stretch - 1.0), "a weak attack"
 
 
-@pytest.mark.parametrize(("robot", "payload"), [("kinova_gen3", "8lb"), ("light_panda", SMALL), ("ur5e", SMALL)])
+@pytest.mark.parametrize(
+    ("robot", "payload"), [("kinova_gen3", "8lb"), ("light_panda", tracking.SMALL), ("ur5e", tracking.SMALL)]
+)
 def test_change_since_the_measurement_in_units_of_the_arm_s_own_inertia(robot: str, payload: str) -> None:
     """Step 6 with L = H_k / sigma: Delta' along motions as fast as allowed, from states and errors at their bounds."""
     light = {f"joints.panda_joint{i + 1}.rotor_inertia": x for i, x in enumerate(LIGHT)}

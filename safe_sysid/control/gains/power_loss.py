@@ -208,7 +208,7 @@ class ClosedLoop:
         return Change(entries, in_mass, min(gain, self.gain(in_mass.entries) + self.stretch * rows))
 
     def changed(self, by: Change, x: FloatArray, errors: FloatArray | None = None, size: float = 0.0) -> float:
-        """Of the torque whose state changes by x (n,), and by tracking errors: (n,) at most, and ``size`` as a motion."""
+        """Of the torque whose state changes by x (n,), and by errors: (n,) at most, and ``size`` as a motion."""
         if errors is not None:
             return min(self.changed(by, x + errors), self.changed(by, x) + by.gain * size)
         norm = self.torque_norm(by.entries @ x)
@@ -219,7 +219,7 @@ class ClosedLoop:
     def change(self, nu: float, speed: float, age_max: float, lead: float) -> RegressorChange:
         """Step 6, for |r| <= nu, |dr| <= ``speed`` and ages up to ``age_max``."""
         a, norm = self.assume, self.torque_norm
-        error_rate, error_size, rate, by_q, by_qd, by_qd_a = self.motion_bounds(nu)
+        error_rate, error_size, _, by_q, by_qd, by_qd_a = self.motion_bounds(nu)
         k_max = float(np.max(self.K_r))
         ratio = k_max / float(np.min(self.K_r))
         # |d qd_a / dt|, and qdd, are what is desired and the errors' part.
