@@ -25,6 +25,7 @@ from safe_sysid.control.take_over import TAKE_OVER, choose_take_over
 from safe_sysid.control.torque_rate import TorqueRate, clip_torque
 from safe_sysid.control.tube import tubes_of
 from safe_sysid.core.arrays import FloatArray
+from safe_sysid.core.finite import all_finite
 from safe_sysid.decimals import at_least, at_most
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.model import RobotModel
@@ -375,7 +376,7 @@ class Controller(PlanFollower):
     ) -> None:
         """From the law's torque to the command: inside the limits, and without a jump, or not at all."""
         limit, names = self.model.limits.torque, self.model.joint_names
-        if not np.isfinite(torque).all():
+        if not all_finite(torque):
             self.fault(f"torque not finite: {torque.tolist()}")
             return
         clipped = clip_torque(torque, limit, self.model)

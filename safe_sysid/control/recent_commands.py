@@ -34,6 +34,21 @@ def _extent(x: FloatArray, error: FloatArray, weight: FloatArray) -> float:
     return math.sqrt(total)
 
 
+@njit(cache=True)
+def _note(
+    row: FloatArray,
+    stamp: float,
+    e: FloatArray,
+    r: FloatArray,
+    bounds: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
+    uncertainty: float,
+    age: float,
+) -> None:
+    """Fill a row. ``bounds``: errors and weights of e, then of r."""
+    row[0], row[1], row[2] = stamp, _extent(r, bounds[2], bounds[3]), _extent(e, bounds[0], bounds[1])
+    row[3], row[4] = uncertainty, age
+
+
 class RecentCommands:
     """Measurements of the last commands: how large r and e were, S, and how old the command before had become."""
 
@@ -44,10 +59,10 @@ class RecentCommands:
             gains: of the widest tube.
             r_noise: (n,) bound of the error of r, rad/s.
         """
-        self._gains, self._r_noise = gains, r_noise
-        self._e_noise = np.array(np.broadcast_to(gains.assumptions.position_error, r_noise.shape))
-        self._r_weight = np.sqrt(gains.assumptions.inertia_upper)
-        self._e_weight = gains.K_r / gains.r_bound
+        self._gains = gains
+        e_noise = np.array(np.broadcast_to(gains.assumptions.position_error, r_noise.shape))
+        r_weight, e_weight = np.sqrt(gains.assumptions.inertia_upper), gains.K_r / gains.r_bound
+        self._bounds = e_noise, e_weight, np.array(r_noise), r_weight
         # Stamp, bounds of sqrt(2 V) and of e (1: on the widest tube's ellipsoid), S, age; a ring.
         self._rows, self._next = np.full((_COUNT, 5), np.nan), 0
 
@@ -64,9 +79,8 @@ class RecentCommands:
             uncertainty: its S, sqrt(W/s); infinite if it is not, or not only, the law's own.
             elapsed: since the measurement before, s.
         """
-        size, far = _extent(r, self._r_noise, self._r_weight), _extent(e, self._e_noise, self._e_weight)
         age = elapsed + self._gains.assumptions.delay_max
-        self._rows[self._next] = stamp, size, far, uncertainty, age
+        _note(self._rows[self._next], stamp, e, r, self._bounds, uncertainty, age)
         self._next = (self._next + 1) % _COUNT
 
     def grew_old(self, age: float) -> None:

@@ -13,13 +13,24 @@ this may go on.
 from __future__ import annotations
 
 import numpy as np
+from numba import njit
 
 from safe_sysid.core.arrays import FloatArray
-from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.model import MAX_JOINTS, RobotModel
 
 __all__ = ["TorqueRate", "clip_torque"]
 
 _ROUND = 1.0 + 1e-9
+_ZERO = np.zeros(MAX_JOINTS)
+
+
+@njit(cache=True)
+def _is_within(x: FloatArray, origin: FloatArray, most: FloatArray, times: float) -> bool:
+    """Whether ``|x - origin| <= times most``, joint by joint."""
+    within = True
+    for j in range(x.size):
+        within &= not abs(x[j] - origin[j]) > times * most[j]
+    return within
 
 
 def clip_torque(torque: FloatArray, limit: FloatArray, model: RobotModel) -> str:
@@ -27,7 +38,7 @@ def clip_torque(torque: FloatArray, limit: FloatArray, model: RobotModel) -> str
 
     ``torque``: (n,) N m; overwritten; ``limit``: (n,) N m.
     """
-    if not (np.abs(torque) > limit).any():
+    if _is_within(torque, _ZERO[: torque.size], limit, 1.0):
         return ""
     j = int(np.argmax(np.abs(torque) / limit))
     name, unit = model.joint_names[j], model.torque_units[j]
@@ -87,9 +98,8 @@ class TorqueRate:
                 else:
                     wanted *= share
                     wanted += (1.0 - share) * self._from
-            allowed = self.rate * elapsed * _ROUND
-            step = np.abs(wanted - self._last)
-            if (step > allowed).any():
+            if not _is_within(wanted, self._last, self.rate, elapsed * _ROUND):
+                allowed, step = self.rate * elapsed * _ROUND, np.abs(wanted - self._last)
                 cut = int(np.argmax(step / allowed))
                 share = allowed[cut] / step[cut] * (1.0 - 1e-12)
                 wanted *= share

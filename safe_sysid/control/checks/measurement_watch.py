@@ -8,6 +8,7 @@ from __future__ import annotations
 from enum import Enum
 
 import numpy as np
+from numba import njit
 
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.robot.config import per_joint
@@ -16,6 +17,24 @@ from safe_sysid.robot.model import RobotModel
 __all__ = ["MeasurementStatus", "MeasurementWatch"]
 
 _ROUND = 1e-9  # rad and rad/s, or m and m/s: what unwrapping and messages may round
+
+
+@njit(cache=True)
+def _is_plain(
+    q: FloatArray,
+    qd: FloatArray,
+    before: FloatArray,
+    rate: FloatArray,
+    most: FloatArray,
+    speed: FloatArray,
+    time: float,
+) -> bool:
+    """Whether there is nothing to say of it: what is not a number, or on another branch, fails a comparison."""
+    for j in range(q.size):
+        moved = abs(q[j] - before[j])
+        if not (moved <= rate[j] * time + most[j] and moved <= np.pi and abs(qd[j]) <= speed[j]):
+            return False
+    return True
 
 
 class MeasurementStatus(Enum):
@@ -65,6 +84,10 @@ class MeasurementWatch:
         if not stamp > self.stamp:
             return self._judge_old(stamp)
         self._back = np.inf
+        elapsed = stamp - self.stamp
+        if _is_plain(q, qd, self.q, self._rate, self._position, self._velocity, elapsed):
+            self.stamp, self.elapsed, self.q = stamp, elapsed, q
+            return MeasurementStatus.GOOD
         if not (np.isfinite(q).all() and np.isfinite(qd).all()):
             self.reason = "measurement not finite"
             return MeasurementStatus.BAD
@@ -72,7 +95,6 @@ class MeasurementWatch:
         if np.abs(moved).max() > np.pi:
             q = q - 2.0 * np.pi * np.where(self._continuous, np.round(moved / (2.0 * np.pi)), 0.0)
             moved = q - self.q
-        elapsed = stamp - self.stamp
         if (np.abs(moved) > self._rate * elapsed + self._position).any():
             j = int(np.argmax(np.abs(moved) - self._rate * elapsed - self._position))
             self.reason = (

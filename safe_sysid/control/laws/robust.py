@@ -18,7 +18,7 @@ from safe_sysid.control.laws.law import ModelInUse, Proves
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.core.layout import ParameterLayout
 from safe_sysid.dynamics.recursion import slotine_li_kernel
-from safe_sysid.robot.model import Kinematics, RobotModel
+from safe_sysid.robot.model import Kinematics, PackedKinematics, RobotModel
 
 __all__ = ["RobustLaw", "make_robust_law", "robust_torque"]
 
@@ -59,6 +59,44 @@ def robust_torque(
     return np.sqrt(total)
 
 
+@njit(cache=True)
+def _robust_step(
+    arm: PackedKinematics,
+    q: FloatArray,
+    qd: FloatArray,
+    reference: FloatArray,
+    mid: FloatArray,
+    rad: FloatArray,
+    K_r: FloatArray,
+    K_d: FloatArray,
+    inertia_lower: FloatArray,
+    numbers: FloatArray,
+    errors: FloatArray,
+    states: FloatArray,
+    regressor: FloatArray,
+    torque: FloatArray,
+) -> float:
+    """One step: errors (3, n), the regressor's states (4, 1, n), W_s, torque; returns S.
+
+    One call: numpy's small operations take longer than the law, most of all where the caches are cold.
+
+    ``numbers``: c hold_max, lead, own damping, transition.
+    """
+    gain, lead, own, transition = numbers
+    for j in range(q.size):
+        e, de = reference[0, j] - q[j], reference[1, j] - qd[j]
+        r = de + K_r[j] * e
+        errors[0, j], errors[1, j], errors[2, j] = e, de, r
+        states[0, 0, j], states[1, 0, j] = q[j] + lead * qd[j], qd[j]
+        states[2, 0, j] = reference[1, j] + K_r[j] * e
+        acceleration = reference[2, j] + K_r[j] * de
+        if own > 0.0:  # by the arm's own inertia, whatever that is
+            acceleration += own * r
+        states[3, 0, j] = acceleration
+    slotine_li_kernel(arm, states[0], states[1], states[2], states[3], transition, regressor)
+    return robust_torque(regressor[0], mid, rad, errors[2], K_d, inertia_lower, gain, torque)
+
+
 class RobustLaw:
     """The law with its work arrays (a :class:`safe_sysid.control.laws.law.ControlLaw`), no memory between steps.
 
@@ -73,15 +111,13 @@ class RobustLaw:
 
     def __init__(self, kin: Kinematics, gains: ControllerGains, transition: float) -> None:
         """``transition``: friction transition velocity of the model, rad/s."""
-        n = len(kin.axis)
-        self._arm, self._gains, self._transition = kin.packed, gains, float(transition)
-        self._gain = gains.robust_gain * gains.assumptions.hold_max
+        n, g = len(kin.axis), gains
+        self._arm, self._gains = kin.packed, gains
+        self._numbers = np.array([g.robust_gain * g.assumptions.hold_max, g.lead, g.own_damping, float(transition)])
         self.residual_bound = gains.assumptions.feed_forward
-        self._regressor = np.empty((1, n, ParameterLayout(n).size))
-        self._q, self._qd = np.empty((1, n)), np.empty((1, n))
-        self._qd_a, self._qdd_a = np.empty((1, n)), np.empty((1, n))
-        self.torque = np.empty(n)
-        self.e, self.de, self.r = np.empty(n), np.empty(n), np.empty(n)
+        self._regressor, self._states = np.empty((1, n, ParameterLayout(n).size)), np.empty((4, 1, n))
+        self._errors, self.torque = np.empty((3, n)), np.empty(n)
+        self.e, self.de, self.r = self._errors
         self.uncertainty = 0.0
 
     def reset(self, t: float, q: FloatArray, qd: FloatArray) -> None:
@@ -98,19 +134,10 @@ class RobustLaw:
             model: its ``mid`` and ``rad`` are the box worked with now.
         """
         g = self._gains
-        np.subtract(reference[0], q, out=self.e)
-        np.subtract(reference[1], qd, out=self.de)
-        self.r[:] = self.de + g.K_r * self.e
-        self._qd[0] = qd
-        self._q[0] = q + g.lead * qd
-        self._qd_a[0] = reference[1] + g.K_r * self.e
-        self._qdd_a[0] = reference[2] + g.K_r * self.de
-        if g.own_damping > 0.0:  # by the arm's own inertia, whatever that is
-            self._qdd_a[0] += g.own_damping * self.r
-        slotine_li_kernel(self._arm, self._q, self._qd, self._qd_a, self._qdd_a, self._transition, self._regressor)
-        self.uncertainty = robust_torque(
-            self._regressor[0], model.mid, model.rad, self.r, g.K_d, g.inertia_lower, self._gain, self.torque
-        )
+        self.uncertainty = _robust_step(
+            self._arm, q, qd, reference, model.mid, model.rad, g.K_r, g.K_d, g.inertia_lower, self._numbers,
+            self._errors, self._states, self._regressor, self.torque,
+        )  # fmt: skip
         return self.torque
 
 

@@ -16,6 +16,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
 from safe_sysid.core.arrays import FloatArray
+from safe_sysid.core.finite import all_finite
 from safe_sysid.nodes.common.messages import conversions
 from safe_sysid.nodes.common.messages.contents import JointSample
 from safe_sysid.nodes.common.messages.conversions import JointReader
@@ -68,10 +69,6 @@ class _FieldLayout:
             self._fix()
 
 
-def _finite(values: FloatArray) -> bool:
-    return bool(np.isfinite(values).all())
-
-
 def _numbers(count: int, which: int) -> FloatArray:
     return 1.2345678901e200 * (1.0 + which + np.arange(count) / (count + 1.0))
 
@@ -116,12 +113,12 @@ class JointBytesReader:
         sec, nanosec = _STAMP.unpack_from(data, stamp)
         q = np.frombuffer(data, np.float64, self._count, position)[self._index]
         qd = np.frombuffer(data, np.float64, self._count, velocity)[self._index]
-        if not (_finite(q) and _finite(qd)) or sec < 0 or nanosec >= _SECOND or not sec + nanosec:
+        if not (all_finite(q) and all_finite(qd)) or sec < 0 or nanosec >= _SECOND or not sec + nanosec:
             return self._learn(data)  # it says why
         effort = None
         if self._effort_at:
             effort = np.frombuffer(data, np.float64, self._count, self._effort_at)[self._index]
-            effort = effort if _finite(effort) else None
+            effort = effort if all_finite(effort) else None
         return JointSample(sec * _SECOND + nanosec, q, qd, effort, self._frame_id)
 
     def _learn(self, data: bytes) -> JointSample:
@@ -200,7 +197,7 @@ class CommandBytesReader:
             label, place = self._shape.starts
             digits = data[label : label + _LABEL]
             torque = np.frombuffer(data, np.float64, self._n, place)
-            if digits.isdigit() and _finite(torque):
+            if digits.isdigit() and all_finite(torque):
                 return int(digits), torque
         message = deserialize_message(data, Float64MultiArray) if isinstance(data, bytes) else data
         answered, command = conversions.read_command(message, self._n)
