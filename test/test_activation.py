@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safe_sysid.control.checks.activation import ActivationChecks
+from safe_sysid.control.checks.activation import ActivationChecks, StartCheck
 from safe_sysid.control.checks.start import check_static_gravity, signs_confirmed
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.gains.design import design_gains
@@ -18,6 +18,7 @@ from safe_sysid.demo.options import DemoOptions
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import ParameterBox
 
 PERIOD = 1_000_000  # ns
 BEGIN = 1_795_000_000_000_000_000
@@ -57,7 +58,7 @@ def filled(
     q: Callable[[float], np.ndarray] | None = None,
     qd: Callable[[float], np.ndarray] | None = None,
     effort: Callable[[np.ndarray], np.ndarray | None] = lambda effort: effort,
-    start_check: Callable[[np.ndarray], list[str]] | None = None,
+    start_check: StartCheck | None = None,
 ) -> ActivationChecks:
     """At rest in the home pose unless said otherwise; functions of time, s."""
     home, zero = np.array(model.settings.home), np.zeros(model.n)
@@ -221,14 +222,15 @@ def test_an_arm_that_moves_is_not_at_rest() -> None:
 
 
 def test_the_start_pose_is_asked_about() -> None:
-    asked: list[np.ndarray] = []
+    asked: list[tuple[np.ndarray, ParameterBox]] = []
 
-    def never(q: np.ndarray) -> list[str]:
-        asked.append(q)
-        return ["joint_2: holding may need too much"]
+    def never(q: np.ndarray, box: ParameterBox) -> tuple[list[str], int]:
+        asked.append((q, box))
+        return ["joint_2: holding may need too much"], 0
 
     only(filled(arm(), start_check=never), "holding may need")
-    np.testing.assert_array_equal(asked[0], arm().settings.home)
+    np.testing.assert_array_equal(asked[0][0], arm().settings.home)
+    assert asked[0][1].identity == arm().arm_prior.identity
 
 
 def sines(rng: np.random.Generator, n: int) -> tuple[Callable, Callable]:

@@ -122,7 +122,9 @@ class Controller(PlanFollower):
 
     # -- services -----------------------------------------------------------------------------------------------
 
-    def start(self, stamp: float, q: FloatArray, qd: FloatArray, effort: FloatArray | None = None) -> list[str]:
+    def start(
+        self, stamp: float, q: FloatArray, qd: FloatArray, effort: FloatArray | None = None, tube: int = 0
+    ) -> list[str]:
         """Leave idle or fault: hold the measured position. Returns reasons of a refusal, empty if started.
 
         The tracking theorem's guarantee begins here: at rest within the measurement error, ``V(0) <= V_start``.
@@ -133,11 +135,13 @@ class Controller(PlanFollower):
             qd: (n,) measured, rad/s.
             effort: (n,) measured, N m: judged against gravity, and the command departs from it without a jump. None:
                 not measured, the first command is the law's.
+            tube: that is claimed from the start: the pose may be held in it, with the box at hand.
         """
         if self.state.commands:
             return [f"state is {self.state.value}: expected idle or fault"]
         self._finish_reset()
-        reasons, energy = judge_rest(self.model, self.gains, self._r_noise, q, qd)
+        gains = self._tubes[tube]
+        reasons, energy = judge_rest(self.model, gains, self._r_noise, q, qd)
         if not reasons and effort is not None and self.model.settings.controller.gravity_check:
             reasons += check_static_gravity(self.model, self.box, q, qd, effort)
         if reasons:
@@ -147,7 +151,7 @@ class Controller(PlanFollower):
         self.law.reset(stamp, q, qd)
         if self.added is not None:
             self.added.begin()
-        self._claim(0)
+        self._claim(tube)
         self._recent.begin()
         self._started = stamp
         self.bound_status.begin()
@@ -158,8 +162,9 @@ class Controller(PlanFollower):
             wanted = self.law.step(stamp, q, qd, self._hold, self._blend.model)
             self.bound_status.step()
             way, limit = wanted - effort, self.model.limits.torque
-            duration, reason = choose_take_over(self.model, self.gains, self.box, effort, energy, way)
+            duration, reason = choose_take_over(self.model, gains, self.box, effort, energy, way)
             if reason and self.bound_status.possible:
+                self._claim(0)
                 return [reason]
             self._rate.take_over(duration, np.clip(effort, -limit, limit))
         self._plan = self._next = None
@@ -279,6 +284,8 @@ class Controller(PlanFollower):
     def offer_box(self, box: ParameterBox, now: float, nominal: FloatArray | None = None) -> str | None:
         """Take a tighter box and blend to it; returns the reason of a refusal, None if taken.
 
+        While nothing is commanded there is no torque that a blend would keep continuous: it is in force at once.
+
         Args:
             now: s; the blend begins at the next step.
             nominal: (14 n,) best estimate in it, for laws that want one; None for its centre.
@@ -287,9 +294,12 @@ class Controller(PlanFollower):
         reason = reason or why_not_box(box, self._blend.target or self.box)
         if reason is not None:
             self.counts["bounds refused"] += 1
-            return reason
-        self._blend.begin(box, nominal)
-        return None
+        elif self.state.commands:
+            self._blend.begin(box, nominal)
+        else:
+            self._blend.use(box, nominal)
+            self._take(box)
+        return reason
 
     def _finish_reset(self) -> None:
         if self._new_epoch is not None:

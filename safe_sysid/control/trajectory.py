@@ -175,6 +175,7 @@ class TrajectoryController(PlanFollower):
         qd: FloatArray,
         effort: FloatArray | None = None,
         desired: FloatArray | None = None,
+        tube: int = 0,
     ) -> list[str]:
         """Leave idle or fault: hold the arm. Returns reasons of a refusal, empty if started.
 
@@ -185,6 +186,7 @@ class TrajectoryController(PlanFollower):
             desired: (n,) position that the arm's controller holds, rad; None: not known. Then the arm is to hold the
                 measured one, to which the next step's message brings its set point in :data:`SETTLE_S`: the way is no
                 longer than the tube is wide, as the arm is at rest.
+            tube: what :meth:`.Controller.start` takes; there is but one measured tube.
         """
         if self.state.commands:
             return [f"state is {self.state.value}: expected idle or fault"]
@@ -282,13 +284,17 @@ class TrajectoryController(PlanFollower):
     def offer_box(self, box: ParameterBox, now: float, nominal: FloatArray | None = None) -> str | None:
         """Take a tighter box, announced with the next step; returns the reason of a refusal, None if taken.
 
+        While nothing is sent to the arm it is taken at once.
+
         ``now`` (s) and ``nominal`` (14 n,) are what :meth:`.Controller.offer_box` takes; neither matters here.
         """
         reason = why_not_box(box, self._announce or self.box)
         if reason is not None:
             self.counts["bounds refused"] += 1
-        else:
+        elif self.state.commands or self._announce is not None:
             self._announce = box
+        else:
+            self._take(box)
         return reason
 
     def reset_box(self) -> str | None:

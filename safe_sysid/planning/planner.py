@@ -137,11 +137,21 @@ class Planner:
             if known is None or not (box.is_inside(known[0]) and known[0].is_inside(box)):
                 known = self._choice = box, narrowest_tube(self.model, self.tubes, box)
             tube = known[1]
-        if tube == self.tube:
-            return self
+        return self if tube == self.tube else self._of_tube(tube)
+
+    def _of_tube(self, tube: int) -> Planner:
         other = copy(self)
         other.tube, other.gains = tube, self.tubes[tube]
         return other
+
+    def resting_at(self, q: FloatArray, box: ParameterBox) -> tuple[Planner, tuple[str, ...]]:
+        """This planner, or one of a narrower tube in which alone the arm may rest at q (n,) rad; and why in none."""
+        reasons = tuple(self._start_refusals(q, box))
+        for tube in range(self.tube + 1, len(self.tubes)) if reasons else ():
+            narrower = self._of_tube(tube)
+            if not narrower._start_refusals(q, box):
+                return narrower, ()
+        return self, reasons
 
     def certificate(self, plan: Plan, box: ParameterBox, intervals: int | None = None) -> PlanCertificate:
         """The rigorous margins of a plan, with this planner's settings, or another number of time cells."""
@@ -323,21 +333,23 @@ class Planner:
         start = frozen_array(start_state, (3, self.model.n), "plan start state")
         if previous is not None:
             _check_connection(start, start_time, previous, self.model.joint_names)
+        planner = self
         if not np.any(start[1:]):
-            reasons = tuple(self._start_refusals(start[0], box))
+            planner, reasons = self.resting_at(start[0], box)
             if reasons:
                 return PlannerResult(PlanStatus.START_REFUSED, wall_time=budget.clock() - began, reasons=reasons)
-        family = self.family(start, previous, start_time)
-        context = self.context(start, box, executed_information, last, calibration, goal, family)
-        problem = self._problem(context, sequence, previous, calibration, cost)
-        request = _PlanningCall(context, start_time, sequence, calibration, self.tube)
+        context = self.context(
+            start, box, executed_information, last, calibration, goal, self.family(start, previous, start_time)
+        )
+        problem = planner._problem(context, sequence, previous, calibration, cost)
+        request = _PlanningCall(context, start_time, sequence, calibration, planner.tube)
 
         def tell(found: SearchResult) -> None:
             if on_certified is not None:
                 on_certified(self._result(request, found, began, budget))
 
         found = self._search(
-            problem, lambda k: self._certify(request.plan(k, self.settings.t_p), box), budget, tell, sequence
+            problem, lambda k: planner._certify(request.plan(k, self.settings.t_p), box), budget, tell, sequence
         )
         return self._result(request, found, began, budget)
 

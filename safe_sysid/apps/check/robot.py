@@ -11,7 +11,7 @@ from safe_sysid.decimals import at_most
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scenes.scene import Scene
 
-__all__ = ["judge", "start_reasons", "why_no_plans"]
+__all__ = ["judge", "start_reasons", "why_never", "why_no_plans"]
 
 
 def judge(model: RobotModel, scene: Scene, say: Callable[[str], None]) -> list[str]:
@@ -51,11 +51,7 @@ def judge(model: RobotModel, scene: Scene, say: Callable[[str], None]) -> list[s
 def _judge_goal(model: RobotModel, scene: Scene, gains: TrackingTube, say: Callable[[str], None]) -> list[str]:
     if scene.goal is None:
         return []
-    # Tighter bounds lower what holding may need and the tracking theorem's terms, and make the tube narrower; they move
-    # no limits, no obstacles.
-    least = start_reasons(model, scene, tubes_of(model, gains)[-1], scene.goal)
-    never = [text for text in least if not (": holding may need " in text or text.startswith("tracking, "))]
-    if never:
+    if never := why_never(model, scene, gains, scene.goal):
         return [f"goal pose: {reason}" for reason in never]
     reasons = start_reasons(model, scene, gains, scene.goal)
     if reasons:
@@ -77,6 +73,16 @@ def why_no_plans(model: RobotModel) -> str:
         f"{', '.join(names)} {'slides' if len(names) == 1 else 'slide'}: identification, tare, verify and control work "
         "for prismatic joints; planning, and with it the demo, does not yet"
     )
+
+
+def why_never(model: RobotModel, scene: Scene, gains: TrackingTube, q: FloatArray) -> list[str]:
+    """Why the arm may not rest at q (n,), however well its payload is known.
+
+    Tighter bounds lower what holding may need and the tracking theorem's terms, and make the tube narrower; they move
+    no limits, no obstacles.
+    """
+    least = start_reasons(model, scene, tubes_of(model, gains)[-1], q)
+    return [text for text in least if not (": holding may need " in text or text.startswith("tracking, "))]
 
 
 def start_reasons(model: RobotModel, scene: Scene, gains: TrackingTube, start: FloatArray) -> list[str]:

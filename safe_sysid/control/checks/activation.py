@@ -19,9 +19,13 @@ from safe_sysid.control.gains import ControllerGains
 from safe_sysid.core.arrays import FloatArray
 from safe_sysid.robot.config import per_joint
 from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import ParameterBox
 
-__all__ = ["ActivationChecks", "Judgement"]
+__all__ = ["ActivationChecks", "Judgement", "StartCheck"]
 
+#: Of a pose (n,), rad, and the box that control would begin with: why it may not be held, in words, and the widest
+#: tube in which it may, as ``start_tube`` of ``planning.certification.certificate`` has it.
+StartCheck = Callable[[FloatArray, ParameterBox], tuple[list[str], int]]
 
 #: So long measurements must have come without a gap, s; what is older than the second is forgotten.
 _NEEDED, _KEPT = 0.2, 0.5
@@ -43,14 +47,20 @@ class Judgement:
 
     q: FloatArray | None  #: (n,) measured, that was judged, rad; None: there was no measurement
     reasons: tuple[str, ...]  #: why control may not begin there
+    box: ParameterBox | None = None  #: that it was judged with; None: any
+    tube: int = 0  #: the widest tracking tube in which the pose may be held
 
-    def why_not(self, model: RobotModel, q: FloatArray) -> list[str]:
-        """Why control may not begin at a pose: the judged one's reasons, or that this is another pose.
+    def why_not(self, model: RobotModel, q: FloatArray, box: ParameterBox | None = None) -> list[str]:
+        """Why control may not begin at a pose: the judged one's reasons, or that this is another pose or a wider box.
 
-        ``q``: (n,) measured at the take-over, continuous joints on any branch, rad.
+        Args:
+            q: (n,) measured at the take-over, continuous joints on any branch, rad.
+            box: that control begins with; None: any.
         """
         if self.reasons or self.q is None:
             return list(self.reasons) or ["no pose was judged: expected a measurement"]
+        if box is not None and self.box is not None and not box.is_inside(self.box):
+            return [f"box {box.identity} is not inside {self.box.identity}, which the pose was judged with: ask again"]
         off = model.shortest_way(np.asarray(q, float) - self.q)
         allowed = 2.0 * per_joint(model.settings.measurement.position_error, model.n) + _SAG + _ROUND
         return [
@@ -63,6 +73,9 @@ class Judgement:
 class ActivationChecks:
     """Remembers the last half second of measurements; :meth:`reasons` says why control may not begin.
 
+    Attributes:
+        box: that control would begin with: the prior, or what was found out of the payload while the drives held it.
+
     :meth:`warnings` says what does not speak against it, and that people should know.
 
     In real time all of it is judged. In lock-step, in simulation, stamps are not wall time and there is no driver: one
@@ -73,15 +86,14 @@ class ActivationChecks:
         self,
         model: RobotModel,
         gains: ControllerGains,
-        start_check: Callable[[FloatArray], list[str]] | None,
+        start_check: StartCheck | None,
         lockstep: bool,
         simulated: bool = False,
     ) -> None:
         """No measurement yet.
 
         Args:
-            start_check: reasons why a pose (n,) rad may not be held, as that of ``planning.certification.certificate``
-                gives them; None: not judged.
+            start_check: why a pose may not be held, and in which tube it may; None: not judged.
             lockstep: whether the simulation waits for commands.
             simulated: whether stamps are a simulation's, which goes on by itself: such an arm may repeat its numbers.
         """
@@ -91,10 +103,8 @@ class ActivationChecks:
         self._noise = np.array(np.broadcast_to(noise, (model.n,)))
         self._covered = max(gains.longest_covered_gap(self._noise), gains.assumptions.hold_max)
 
-    def _remember(
-        self, model: RobotModel, start_check: Callable[[FloatArray], list[str]] | None, lockstep: bool, simulated: bool
-    ) -> None:
-        self.model, self.lockstep = model, lockstep
+    def _remember(self, model: RobotModel, start_check: StartCheck | None, lockstep: bool, simulated: bool) -> None:
+        self.model, self.lockstep, self.box, self._tube_allowed = model, lockstep, model.arm_prior, 0
         self._start_check, n = start_check, model.n
         self._may_repeat = simulated or model.settings.driver.may_repeat
         kept = 2 if lockstep else max(round(_KEPT * model.settings.measurement.rate_hz), 4)
@@ -133,9 +143,9 @@ class ActivationChecks:
 
     def judge(self) -> Judgement:
         """:meth:`reasons`, and the pose that they are about."""
-        if not self._count:
-            return Judgement(None, tuple(self.reasons()))
-        return Judgement(self._q[(self._count - 1) % self._stamps.size].copy(), tuple(self.reasons()))
+        q = self._q[(self._count - 1) % self._stamps.size].copy() if self._count else None
+        reasons = tuple(self.reasons())
+        return Judgement(q, reasons, self.box, self._tube_allowed)
 
     def reasons(self) -> list[str]:
         """Why control may not begin with the last measurement, in words; empty if it may."""
@@ -154,7 +164,8 @@ class ActivationChecks:
         if settings.controller.gravity_check and not at_rest:
             reasons += self._gravity(q, qd, effort)
         if self._start_check is not None and not at_rest:
-            reasons += self._start_check(q)
+            found, self._tube_allowed = self._start_check(q, self.box)
+            reasons += found
         return reasons
 
     def warnings(self) -> list[str]:
@@ -165,7 +176,7 @@ class ActivationChecks:
         found = self._late(rows)
         q, qd, effort = self._q[rows[-1]], self._qd[rows[-1]], self._effort[rows[-1]]
         if self.model.settings.controller.gravity_check:
-            seen = signs_confirmed(self.model, self.model.arm_prior, q, qd, effort)
+            seen = signs_confirmed(self.model, self.box, q, qd, effort)
             if not seen.all():
                 unseen = ", ".join(names[j] for j in np.flatnonzero(~seen))
                 found.append(
@@ -335,7 +346,7 @@ class ActivationChecks:
 
     def _gravity(self, q: FloatArray, qd: FloatArray, effort: FloatArray) -> list[str]:
         if np.isfinite(effort).all():
-            box = self.model.arm_prior
+            box = self.box
             reasons = check_static_gravity(self.model, box, q, qd, effort)
             if reasons or self.lockstep or signs_confirmed(self.model, box, q, qd, effort).any():
                 return reasons

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
-from safe_sysid.control.checks.activation import ActivationChecks
+from safe_sysid.control.checks.activation import ActivationChecks, StartCheck
 from safe_sysid.control.trajectory import TrajectoryController
 from safe_sysid.control.tube import MeasuredTube
 from safe_sysid.core.arrays import FloatArray
@@ -26,7 +24,7 @@ class TubeActivationChecks(ActivationChecks):
         self,
         model: RobotModel,
         tube: MeasuredTube,
-        start_check: Callable[[FloatArray], list[str]] | None,
+        start_check: StartCheck | None,
         lockstep: bool,
         simulated: bool = False,
     ) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
 
 from safe_sysid.apps.rehearsal import rehearse_controller, rehearse_trajectories
-from safe_sysid.control.checks.activation import ActivationChecks
+from safe_sysid.control.checks.activation import ActivationChecks, StartCheck
 from safe_sysid.control.checks.tube_activation import TubeActivationChecks
 from safe_sysid.control.controller import Controller
 from safe_sysid.control.feed_forward.by_name import make_added_torque
@@ -32,24 +31,25 @@ from safe_sysid.nodes.common.messages.trajectories import TrajectoryWriter
 from safe_sysid.nodes.common.parameters import CommonOptions
 from safe_sysid.nodes.controller.tick_log import TickLog, TorqueTickLog, TubeTickLog
 from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scenes.scene import Scene
 
 __all__ = ["Interface", "command_topic", "make_interface", "start_check_of"]
 
 
-def start_check_of(
-    options: CommonOptions, model: RobotModel, gains: TrackingTube, scene: Scene
-) -> Callable[[FloatArray], list[str]] | None:
-    """Real time: judges whether a pose is clear, and can be held with every payload of the prior.
+def start_check_of(options: CommonOptions, model: RobotModel, gains: TrackingTube, scene: Scene) -> StartCheck | None:
+    """Real time: judges whether a pose is clear, and can be held with every payload of the box at hand.
 
     In simulation a pose is held that the planner then refuses to move from (docs/use/controller.md).
     """
     if options.lockstep:
         return None
-    from safe_sysid.planning.certification.certificate import start_check  # seldom needed, and takes long to import
+    from safe_sysid.planning.certification.certificate import start_tube  # seldom needed, and takes long to import
 
-    check = partial(start_check, model, model.arm_prior, scene, gains)
-    check(np.array(model.settings.home))  # compiled now, not when it is asked
+    def check(q: FloatArray, box: ParameterBox) -> tuple[list[str], int]:
+        return start_tube(model, box, scene, gains, q)
+
+    check(np.array(model.settings.home), model.arm_prior)  # compiled now, not when it is asked
     return check
 
 

@@ -148,7 +148,7 @@ class ControllerNode(ManagedNode):
                 return [_EMERGENCY]
             if reasons := self._distrusted():
                 return reasons
-            checks = self.session.checks.snapshot()
+            checks = self.session.snapshot()
         judged = self.session.judged = self._judge(checks)
         return list(judged.reasons)
 

@@ -281,6 +281,11 @@ class ControlSession:
         if answer.box.epoch > self.core.box.epoch and self.core.resume_epoch(answer.box.epoch):
             self.announce()
         self._pending.put_bounds(answer)
+        if not (self._timing.lockstep or self.core.state.commands):
+            # The drives hold the arm, and its payload was weighed meanwhile: control begins with what is known.
+            for due in self._pending.due_bounds(self.last_stamp):
+                self._offer_bounds(due, 0.0)
+            self._announce_change()
         self.go_on()
 
     def _offer_plan(self, answer: PlanAnswer, now: float, stamp_ns: int) -> None:
@@ -310,7 +315,7 @@ class ControlSession:
             self._output.refuse("bounds", "not accepted", reason)
             return
         self._latest, self._nominal = answer.box.identity, {answer.box.identity: answer.nominal}
-        self._output.say(f"box {answer.box.identity} taken, blending")
+        self._output.say(f"box {answer.box.identity} taken" + (", blending" if self.core.blending else ""))
 
     # -- starts and ends ----------------------------------------------------------------------------------------
 
@@ -329,8 +334,8 @@ class ControlSession:
         if not start:
             return []
         now = self._time.seconds(sample.stamp_ns)
-        reasons = judged.why_not(self._model, sample.q)
-        reasons = reasons or self.core.start(now, sample.q, sample.qd, sample.effort)
+        reasons = judged.why_not(self._model, sample.q, self.core.box)
+        reasons = reasons or self.core.start(now, sample.q, sample.qd, sample.effort, tube=judged.tube)
         self._announce_change()
         self.start_refused = ""
         self._started = 0 if reasons else sample.stamp_ns
@@ -400,6 +405,11 @@ class ControlSession:
         if not wanted or self.core.state.commands or now - self.start_tried < _JUDGED_EVERY:
             return None
         self.start_tried = now
+        return self.snapshot()
+
+    def snapshot(self) -> ActivationChecks:
+        """The last measurements and the box in force, to be judged while others go on coming."""
+        self.checks.box = self.core.box
         return self.checks.snapshot()
 
     def start_judged(self, judged: Judgement) -> None:
@@ -410,12 +420,12 @@ class ControlSession:
         if self._timing.lockstep:  # time waits, and no pose is searched for what it may hit
             if abs(now - self.start_tried) < _JUDGED_EVERY:
                 return False
-            self.start_tried, self.judged = now, self.checks.judge()
+            self.start_tried, self.judged = now, self.snapshot().judge()
         judged, self.judged = self.judged, None
         if judged is None:
             return False
-        reasons = judged.why_not(self._model, sample.q)
-        self.start_refused = "; ".join(reasons or self.core.start(now, sample.q, sample.qd, effort))
+        reasons = judged.why_not(self._model, sample.q, self.core.box)
+        self.start_refused = "; ".join(reasons or self.core.start(now, sample.q, sample.qd, effort, tube=judged.tube))
         self._announce_change()
         self.start_wanted = bool(self.start_refused)
         if self.start_refused:

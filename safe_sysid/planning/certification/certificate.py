@@ -28,7 +28,7 @@ from safe_sysid.robot.scenes.scene import Scene
 from safe_sysid.trajectories.plan import Plan
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
-__all__ = ["FAMILIES", "PlanCertificate", "may_rest", "start_check", "verify_plan"]
+__all__ = ["FAMILIES", "PlanCertificate", "may_rest", "start_check", "start_tube", "verify_plan"]
 
 #: Between two poses of :func:`may_rest`, s: the motion there is not looked at, and so slow that its jerk is none.
 _PAUSE = 100.0
@@ -179,6 +179,26 @@ def start_check(
             worst = Margin.smallest(family, labels[c : c + 1], values[:, c : c + 1], start)
             reasons.append(_reason(worst, c, find, q))
     return reasons
+
+
+def start_tube(
+    model: RobotModel, box: ParameterBox, scene: Scene, gains: TrackingTube, q: ArrayLike
+) -> tuple[list[str], int]:
+    """:func:`start_check`'s reasons, and the widest tube that has none: its place in ``tubes_of(model, gains)``.
+
+    A heavy payload that is known well may be held in a narrow tube where the widest would ask for too much torque.
+
+    Returns:
+        No reasons and the tube; or the reasons of the widest, and 0, where no tube allows it.
+    """
+    tubes = tubes_of(model, gains)
+    reasons = start_check(model, box, scene, gains, q)
+    if not reasons:
+        return [], 0
+    for tube, narrower in enumerate(tubes[1:], 1):
+        if not start_check(model, box, scene, narrower, q):
+            return [], tube
+    return reasons, 0
 
 
 def may_rest(

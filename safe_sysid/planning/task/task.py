@@ -179,7 +179,7 @@ class TaskPlanner:
         if self.status is not TaskStatus.MOVING:
             return request.refused(PlanStatus.STOPPED, *(self.reasons or ("all waypoints are reached",)))
         if at_rest:
-            reasons = self._margins.planner.start_reasons(start[0], box)
+            self._margins.planner, reasons = self._margins.planner.resting_at(start[0], box)
             if reasons:
                 self.status = TaskStatus.REFUSED
                 self.reasons = tuple(f"start may not be rested at: {reason}" for reason in reasons)
