@@ -3,11 +3,14 @@
 Kept are poses within the position limits, where gravity of any parameters of the prior takes at most 90 % of each
 drive's torque, and all bodies are at least 10 mm apart: nothing of physics forbids to rest there. Asked is what the
 start check says (:func:`safe_sysid.planning.certification.certificate.may_rest`), with the gains of lock-step and of
-real time; what it refuses is counted by the first margin that speaks against it.
+real time; what it refuses is counted by the first margin that speaks against it. With ``--weighed`` it is asked as the
+controller asks in real time once the identifier has seen two seconds of the arm's efforts at that pose: an arm and a
+payload of the prior, friction at rest anywhere within Coulomb's, efforts wrong by all that is declared; in any tube.
 
     python benchmarks/starts.py --poses 300
     python benchmarks/starts.py --robots kinova_gen3 --set controller.uncertainty=11 controller.inertia_ratio=4
     python benchmarks/starts.py --constant --json starts.json
+    python benchmarks/starts.py --weighed
 """
 
 from __future__ import annotations
@@ -26,12 +29,16 @@ from rich.table import Table
 from safe_sysid.control.gains.design import design_gains
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ParameterError
-from safe_sysid.planning.certification.certificate import may_rest
+from safe_sysid.identification.equations.measurements import Measurements
+from safe_sysid.identification.identifier import Identifier
+from safe_sysid.planning.certification.certificate import may_rest, start_tube
 from safe_sysid.planning.distances.proximity import Proximity
 from safe_sysid.robot.frames import forward_kinematics
 from safe_sysid.robot.loading import load_robot
 from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scenes.scene import Scene
+from safe_sysid.simulation.payloads import payload_from_spec, theta_e_with_payload
 
 ROBOTS = ("kinova_gen3", "ur5e", "franka_panda", "three_joint", "three_joint_wall")
 _KEYS = tuple(f"controller.{key}" for key in ("damping", "K_r", "inertia_ratio", "uncertainty"))
@@ -44,6 +51,8 @@ CONSTANT: dict[str, dict[str, Any]] = {
     }.items()
 }  # fmt: skip
 SPARE, APART = 0.1, 0.01  # of the torque; m
+#: Of a drawn payload: radius of gyration, m; and seconds at rest, as the identifier takes them in.
+_GYRATION, _AT_REST = 0.03, 2.0
 _BATCH = 100
 
 
@@ -77,6 +86,53 @@ def ask(model: RobotModel, scene: Scene, poses: np.ndarray, lockstep: bool) -> d
     }  # fmt: skip
 
 
+def drawn(model: RobotModel, rng: np.random.Generator) -> np.ndarray:
+    """An arm (14 n,) whose hand holds a payload that the prior allows."""
+    prior = model.arm_prior
+    arm = rng.uniform(prior.lower, prior.upper)
+    hand = model.theta_nominal[prior.layout.payload]
+    size = model.settings.payload.envelope
+    while True:
+        mass = rng.uniform(0.0, prior.payload_upper[0] - hand[0])
+        centre = size.center + (0.5 * np.array(size.size) - _GYRATION) * rng.uniform(-1.0, 1.0, 3)
+        spin = mass * _GYRATION**2
+        payload = payload_from_spec(",".join(str(x) for x in (mass, *centre, spin, 0.0, spin, 0.0, 0.0, spin)))
+        arm[prior.layout.payload] = theta_e_with_payload(model, hand, payload)
+        if prior.contains(arm):
+            return arm
+
+
+def weigh(model: RobotModel, q: np.ndarray, rng: np.random.Generator) -> ParameterBox:
+    """What is known of the payload once the drives have held the arm at q for a while."""
+    theta, m, layout = drawn(model, rng), model.settings.measurement, model.layout
+    held = (
+        dynamics_of(model.kinematics).torque_regressor(q, 0.0 * q, 0.0 * q, model.friction_transition_velocity) @ theta
+    )
+    held = held + rng.uniform(-1.0, 1.0, model.n) * theta[layout.coulomb]
+    absolute, relative = m.torque_error(model.n)
+    t = np.arange(0.0, _AT_REST, 1.0 / m.rate_hz)
+    effort = np.tile(held + rng.choice([-1.0, 1.0], model.n) * (absolute + relative * np.abs(held)), (len(t), 1))
+    rest = np.tile(q, (len(t), 1))
+    identifier = Identifier(model)
+    identifier.add(Measurements(t, rest, 0.0 * rest, effort))
+    box = identifier.update().box
+    if not box.contains(theta):
+        raise AssertionError(f"the truth is not in box {box.identity} at {q.tolist()}: a defect")
+    return box
+
+
+def ask_weighed(model: RobotModel, scene: Scene, poses: np.ndarray, seed: int) -> dict[str, Any]:
+    """How many poses are refused as starts in real time once the payload was weighed there."""
+    gains, rng, refused = design_gains(model), np.random.default_rng(seed), []
+    for q in poses:
+        reasons, _ = start_tube(model, weigh(model, q, rng), scene, gains, q)
+        refused += [reasons[0].split(":")[0]] if reasons else []
+    return {
+        "poses": len(poses), "refused": len(refused), "why": dict(Counter(refused).most_common()),
+        "tube, mrad": 1e3 * float(gains.e_bound.max()),
+    }  # fmt: skip
+
+
 def main() -> None:
     """Ask and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -84,6 +140,7 @@ def main() -> None:
     parser.add_argument("--poses", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="changes of the robots' files")
+    parser.add_argument("--weighed", action="store_true", help="real time, after the payload was weighed at the pose")
     parser.add_argument("--constant", action="store_true", help="controller.damping: constant, with its hypotheses")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -96,7 +153,14 @@ def main() -> None:
         model, scene = load_robot(name, **(own | changes)), Scene("open")
         poses = restful(model, scene, options.poses, np.random.default_rng(options.seed))
         for gains, lockstep in (("lock-step", True), ("real time", False)):
-            one = found[f"{name}, {gains}"] = ask(model, scene, poses, lockstep)
+            if options.weighed and lockstep:
+                continue
+            one = (
+                ask_weighed(model, scene, poses, options.seed)
+                if options.weighed
+                else ask(model, scene, poses, lockstep)
+            )
+            found[f"{name}, {gains}"] = one
             why = ", ".join(f"{count} {text}" for text, count in list(one["why"].items())[:4])
             share = one["refused"] / one["poses"]
             table.add_row(name, gains, f"{share:.0%}", f"{one.get('tube, mrad', np.nan):.1f}", why)
