@@ -102,9 +102,9 @@ def drawn(model: RobotModel, rng: np.random.Generator) -> np.ndarray:
             return arm
 
 
-def weigh(model: RobotModel, q: np.ndarray, rng: np.random.Generator) -> ParameterBox:
-    """What is known of the payload once the drives have held the arm at q for a while."""
-    theta, m, layout = drawn(model, rng), model.settings.measurement, model.layout
+def weigh(model: RobotModel, q: np.ndarray, theta: np.ndarray, rng: np.random.Generator) -> ParameterBox:
+    """What is known of the payload once the drives have held the arm (14 n,) at q (n,) for a while."""
+    m, layout = model.settings.measurement, model.layout
     held = (
         dynamics_of(model.kinematics).torque_regressor(q, 0.0 * q, 0.0 * q, model.friction_transition_velocity) @ theta
     )
@@ -125,7 +125,7 @@ def ask_weighed(model: RobotModel, scene: Scene, poses: np.ndarray, seed: int) -
     """How many poses are refused as starts in real time once the payload was weighed there."""
     gains, rng, refused = design_gains(model), np.random.default_rng(seed), []
     for q in poses:
-        reasons, _ = start_tube(model, weigh(model, q, rng), scene, gains, q)
+        reasons, _ = start_tube(model, weigh(model, q, drawn(model, rng), rng), scene, gains, q)
         refused += [reasons[0].split(":")[0]] if reasons else []
     return {
         "poses": len(poses), "refused": len(refused), "why": dict(Counter(refused).most_common()),

@@ -23,6 +23,7 @@ from safe_sysid.nodes.controller.session import ControlSession
 from safe_sysid.nodes.controller.tick_log import TorqueTickLog
 from safe_sysid.nodes.controller.timing import ControlTiming, RealTimeControlTiming
 from safe_sysid.robot.model import RobotModel
+from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.trajectories import QuinticTrajectory
 
 MS = 1_000_000
@@ -34,6 +35,8 @@ AGE = 0.05
 
 class Checks:
     """In place of the activation checks: says what it is told to say."""
+
+    box: ParameterBox | None = None
 
     def __init__(self) -> None:
         self.said, self.judged = Judgement(START, ()), 0
@@ -301,3 +304,28 @@ def test_in_motion_a_deactivation_brakes_first(core: Controller) -> None:
     assert not session.moves
     assert session.deactivate() == []
     assert node.core.state is ControllerState.IDLE
+
+
+@pytest.mark.parametrize("lockstep", [False, True])
+def test_bounds_that_come_before_the_start_are_judged_and_started_with(core: Controller, lockstep: bool) -> None:
+    """In real time; lock-step has its hour for each."""
+    node, prior = Node(core, lockstep), core.box
+    session = node.session
+    node.measure(MS if lockstep else node.now_ns())
+    share = 0.5 * (prior.payload_upper - prior.payload_lower)
+    box = prior.with_payload(prior.payload_lower + 0.5 * share, prior.payload_upper - 0.5 * share, 1)
+    session.on_bounds(BoundsAnswer(box, box.mid, 1))
+    assert core.box.identity == ("0:0" if lockstep else "0:1")
+    assert session.snapshot().box is core.box
+    if not lockstep:
+        node.checks.said = Judgement(START, (), core.box)
+        assert node.activate() == []
+        assert (core.box.identity, core.blending) == ("0:1", False)
+        # A wider one than what was judged is not started with.
+        assert session.deactivate() == []
+        node.active = False
+        session.deactivated()
+        assert session.reset_box() is None
+        node.now += 0.01
+        node.measure(node.now_ns())
+        assert "judged with" in node.activate()[0]

@@ -150,6 +150,8 @@ def _explanations(
         return bool(np.all((bounds[0] <= values) & (values <= bounds[1])))
 
     found = []
+    if box.seq and fits(effort, static_effort_range(model, model.arm_prior, q, qd)):
+        found.append("another payload than that of these bounds (controller/reset_bounds begins anew with the prior)")
     if np.all(np.abs(effort) <= _with_errors(model, np.zeros(n), np.zeros(n))[1]):
         found.append("no torque at all: brakes carry the arm, or nothing is commanded yet")
     if fits(np.where(bad, -effort, effort)):

@@ -67,14 +67,14 @@ class Change(NamedTuple):
 
     entries: FloatArray  #: (n, n) joint by joint
     in_mass: InMass | None  #: None where L is not the arm's own inertia
-    gain: float  #: largest |change| over |dx| = 1, both in units of L
+    gain: float  #: largest |change|_* over ``dx^T diag(root^2) dx = 1``: root^2 is constant, and at most L
 
 
 class MotionBounds(NamedTuple):
     """How fast the arm may move, and what torques may change by then."""
 
     error_rate: FloatArray  #: (n,) of |de|, rad/s
-    error_size: float  #: of |de| as a motion, sqrt(J)
+    error_size: float  #: of |de| in inertia_lower's measure (not in L: H turns while e remembers), sqrt(J)
     rate: FloatArray  #: (n,) of |qdd_a|, rad/s^2
     q: Change
     qd: Change
@@ -221,7 +221,6 @@ class ClosedLoop:
         a, norm = self.assume, self.torque_norm
         error_rate, error_size, _, by_q, by_qd, by_qd_a = self.motion_bounds(nu)
         k_max = float(np.max(self.K_r))
-        ratio = k_max / float(np.min(self.K_r))
         # |d qd_a / dt|, and qdd, are what is desired and the errors' part.
         desired, errors, size = a.acceleration, self.K_r * error_rate, k_max * error_size
         # q_p = q_m + lead qd_m: what it is off at age a is (a - lead) qd, the curvature, and the errors.
@@ -232,7 +231,7 @@ class ClosedLoop:
         aged += self._diagonal(self.viscous, desired, errors, size)
         rows = by_q.entries @ (bend * (desired + bent)) + (by_qd.entries + by_qd_a.entries) @ whole
         aged = min(aged, norm(rows + self.viscous * whole)) + self.mu * self.motion_norm(a.jerk)
-        aged += self.mu * self.across * k_max * k_max * (1.0 + ratio) * nu
+        aged += self.mu * self.across * k_max * k_max * error_size
         off, misplaced = self.K_r * a.position_error, a.position_error + lead * a.velocity_error
         fixed = self.changed(by_q, misplaced) + self.changed(by_qd, a.velocity_error) + self.changed(by_qd_a, off)
         fixed += norm(self.viscous * off) + self._friction_step(age_max, off, desired, errors, size)
