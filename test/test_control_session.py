@@ -311,10 +311,10 @@ def test_bounds_that_come_before_the_start_are_judged_and_started_with(core: Con
     """In real time; lock-step has its hour for each."""
     node, prior = Node(core, lockstep), core.box
     session = node.session
-    node.measure(MS if lockstep else node.now_ns())
     share = 0.5 * (prior.payload_upper - prior.payload_lower)
     box = prior.with_payload(prior.payload_lower + 0.5 * share, prior.payload_upper - 0.5 * share, 1)
-    session.on_bounds(BoundsAnswer(box, box.mid, 1))
+    session.on_bounds(BoundsAnswer(box, box.mid, 7))  # latched: before the first measurement
+    node.measure(MS if lockstep else node.now_ns())
     assert core.box.identity == ("0:0" if lockstep else "0:1")
     assert session.snapshot().box is core.box
     if not lockstep:

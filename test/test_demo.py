@@ -45,6 +45,8 @@ class Demo:
         self.foreign: set[str] = set()
         self.lines: list[str] = []
         # A shell's background job ignores SIGINT, and so does what it starts: the demo must not care.
+        #: Ports of runs that were killed before: whoever takes such a port finds them.
+        self.before = {entry.name for entry in SHM.iterdir()}
         self.process = subprocess.Popen(
             [sys.executable, "-u", "-m", "safe_sysid", "demo", *arguments], cwd=directory, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
@@ -73,7 +75,7 @@ class Demo:
         status = self.process.wait(timeout=10.0)
         # Ports are numbered for the whole machine: what the other worker's nodes have, or had when a test killed them,
         # is not this demo's to remove.
-        self.segments -= self.foreign | mapped_segments(_processes())
+        self.segments -= self.before | self.foreign | mapped_segments(_processes())
         return status
 
     @property

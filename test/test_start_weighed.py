@@ -14,6 +14,7 @@ from test_controller import PERIOD
 from test_planner import at_rest
 
 from safe_sysid.control.checks.activation import Judgement
+from safe_sysid.control.checks.start import signs_confirmed
 from safe_sysid.control.controller import Controller
 from safe_sysid.control.gains import ControllerGains
 from safe_sysid.control.gains.design import design_gains
@@ -180,3 +181,50 @@ def test_the_planner_starts_in_the_tube_in_which_the_arm_may_rest(arm: RobotMode
     step = task.next(at_rest(POSE), 0.0, box, 0)
     assert step.plan is not None, step.reasons
     assert step.plan.tube >= tube
+
+
+def test_signs_are_confirmed_by_the_prior_alone() -> None:
+    """A box that comes from reversed efforts excludes their opposite: it would confirm what is wrong."""
+    model = load_robot("three_joint", **{"driver.command_timeout_s": 0.02})
+    pose, zero = np.array([0.428, -1.544, -0.14]), np.zeros(3)
+    theta = model.arm_prior.mid
+    effort = dynamics_of(model.kinematics).torque_regressor(pose, zero, zero) @ theta
+    checks = filled(model, bound=design_gains(model), q=lambda _: pose, effort=lambda _: effort)
+    assert any("all of the opposite sign" in reason for reason in checks.reasons())
+    payload = theta[model.layout.payload]
+    checks.box = model.arm_prior.with_payload(payload, payload, 1)
+    assert signs_confirmed(model, checks.box, pose, zero, effort).any(), "the box would confirm"
+    assert any("all of the opposite sign" in reason for reason in checks.reasons())
+
+
+def test_what_was_being_blended_in_is_in_force_when_control_ends(arm: RobotModel, bound: ControllerGains) -> None:
+    home = np.array(arm.settings.home)
+    _, box = weighed(arm, q=home)
+    for end in (Controller.emergency_stop, lambda controller: controller.release("test")):
+        controller = Controller(arm, bound)
+        assert controller.start(0.0, home, np.zeros(arm.n)) == []
+        assert controller.offer_box(box, 0.0) is None
+        controller.step(PERIOD, home, np.zeros(arm.n))
+        assert (controller.blending, controller.box.identity) == (True, "0:0")
+        end(controller)
+        assert (controller.blending, controller.box) == (False, box)
+        assert np.array_equal(controller._blend.upper, box.upper)
+
+
+def test_a_narrow_tube_is_not_left_during_the_ramp_that_was_chosen_for_it(
+    arm: RobotModel, bound: ControllerGains
+) -> None:
+    payload, tube = HEAVY[1]
+    theta, box = weighed(arm, payload)
+    zero = np.zeros(arm.n)
+    gravity = dynamics_of(arm.kinematics).torque_regressor(POSE, zero, zero) @ theta
+    controller = Controller(arm, bound)
+    assert controller.offer_box(box, 0.0) is None
+    assert "has to be judged again" in controller.start(0.0, POSE, zero, gravity, tube=5)[0], "S is above tube 5's"
+    assert (controller.state.commands, controller.tube) == (False, 0)
+    assert controller.start(0.0, POSE, zero, gravity, tube=tube) == []
+    assert controller.taking_over
+    assert "being taken over" in controller.reset_box()
+    for k in range(60):
+        controller.step((k + 1) * PERIOD, POSE, zero)
+    assert controller.reset_box() is None

@@ -326,6 +326,24 @@ def test_a_start_where_the_set_point_is_not_known_moves_it_to_the_arm_first(mode
     assert core.step(0.002, home, np.zeros(3)).send is None
 
 
+def test_boxes_need_no_step_while_nothing_is_sent(model: RobotModel, tube: Any) -> None:
+    """A session calls none before the start: what was weighed, and a reset, are in force at once."""
+    core, prior = TrajectoryController(model, tube), model.arm_prior
+    middle = 0.5 * (prior.payload_lower + prior.payload_upper)
+    box = prior.with_payload(middle, middle, 1)
+    assert core.offer_box(box, 0.0) is None
+    assert (core.box, core.blending) == (box, False)
+    assert core.reset_box() is None
+    assert (core.box.identity, core.blending) == ("1:0", False)
+    # What was to be announced with the next step, when control ends.
+    q = np.array(model.settings.home)
+    assert core.start(0.0, q, 0.0 * q) == []
+    assert core.reset_box() is None
+    assert core.box.identity == "1:0"
+    core.release("test")
+    assert core.box.identity == "2:0"
+
+
 def test_an_emergency_stop_takes_the_next_plan_back_and_ends_the_claim(model: RobotModel, tube: Any) -> None:
     bench, plan, _ = followed(model, tube, 0.9, 0.95)
     core = bench.core

@@ -43,7 +43,15 @@ class BoxBlend:
         ``box``: in force; ``nominal``: (14 n,) best estimate in it; None for its centre.
         """
         self.lower, self.upper, self.target = box.lower, box.upper, None
-        self.model = ModelInUse(box.mid if nominal is None else nominal, box.mid, box.rad)
+        nominal = box.mid if nominal is None else np.clip(nominal, box.lower, box.upper)
+        self.model = ModelInUse(nominal, box.mid, box.rad)
+
+    def finish(self) -> ParameterBox | None:
+        """Nothing is commanded any more: what was being blended in is in force; None if nothing was."""
+        target = self.target
+        if target is not None:
+            self.use(target, self._nominal)
+        return target
 
     def begin(self, target: ParameterBox, nominal: FloatArray | None = None) -> None:
         """Blend to another box, from where the blend under way has come; both hold the truth.

@@ -161,6 +161,11 @@ class Controller(PlanFollower):
         else:
             wanted = self.law.step(stamp, q, qd, self._hold, self._blend.model)
             self.bound_status.step()
+            if tube and not self.uncertainty <= gains.assumptions.uncertainty:
+                self._claim(0)
+                return [
+                    f"S is {at_most(self.uncertainty)}, above what tube {tube} assumes: the pose has to be judged again"
+                ]
             way, limit = wanted - effort, self.model.limits.torque
             duration, reason = choose_take_over(self.model, gains, self.box, effort, energy, way)
             if reason and self.bound_status.possible:
@@ -210,6 +215,8 @@ class Controller(PlanFollower):
         self.stopped = False  # nothing moves before a start anyway
         self._claim(0)
         self._rate.release()
+        if self._new_epoch is None and (box := self._blend.finish()) is not None:
+            self._take(box)
 
     def reset_box(self) -> str | None:
         """Begin a new epoch with the prior (a new payload); at rest only. Returns the reason of a refusal.
@@ -221,6 +228,8 @@ class Controller(PlanFollower):
             return f"state is {self.state.value}: bounds are reset only at rest, while holding, idle or in fault"
         if self._new_epoch is not None:
             return "bounds are being reset already"
+        if self.taking_over:  # the ramp's length was chosen for what is claimed now
+            return "control is being taken over: bounds are reset once that is done"
         prior = self.model.arm_prior
         target = ParameterBox(prior.lower, prior.upper, self.box.epoch + 1, 0)
         self._next = None
@@ -363,6 +372,8 @@ class Controller(PlanFollower):
             return out
         torque = self.law.step(stamp, q, qd, out.reference, self._blend.model)
         if plan is None and self.tube and not self.uncertainty <= g.assumptions.uncertainty:
+            if self.taking_over:
+                self.bound_status.lose(stamp, "S was above what the tube assumes while control was taken over")
             self._claim(0)  # a pose is held, and the box grows: no certificate speaks of S there
         if self.bound_status.step():
             self.counts["S above assumed"] += 1

@@ -226,6 +226,7 @@ class TrajectoryController(PlanFollower):
         self.stopped = False
         self._lose(f"fault: {reason}")
         self.counts["fault"] += 1
+        self._take_pending()
 
     def emergency_stop(self) -> None:
         """Take the next plan back if there is time, so that the arm ends in the nearest certified stop; then fault.
@@ -243,6 +244,13 @@ class TrajectoryController(PlanFollower):
         self._plan = self._next = None
         self.stopped = False
         self.state, self.reason = ControllerState.IDLE, reason
+        self._take_pending()
+
+    def _take_pending(self) -> None:
+        """A box that was to be announced with the next step: while nothing is sent there may be none for long."""
+        if self._announce is not None:
+            self._take(self._announce)
+            self._announce = None
 
     def _lose(self, why: str, before: float = 0.0) -> None:
         """The tube is claimed no more, from the last usable measurement on, or from so long ``before`` (s)."""
@@ -291,10 +299,10 @@ class TrajectoryController(PlanFollower):
         reason = why_not_box(box, self._announce or self.box)
         if reason is not None:
             self.counts["bounds refused"] += 1
-        elif self.state.commands or self._announce is not None:
-            self._announce = box
         else:
-            self._take(box)
+            self._announce = box
+            if not self.state.commands:
+                self._take_pending()
         return reason
 
     def reset_box(self) -> str | None:
@@ -304,6 +312,8 @@ class TrajectoryController(PlanFollower):
         prior = self.model.arm_prior
         self._next = None
         self._announce = ParameterBox(prior.lower, prior.upper, self.box.epoch + 1, 0)
+        if not self.state.commands:
+            self._take_pending()
         return None
 
     def step(self, stamp: float, q: FloatArray, qd: FloatArray, effort: FloatArray | None = None) -> TrajectoryOutput:
@@ -318,9 +328,7 @@ class TrajectoryController(PlanFollower):
         out = self._output
         out.send, out.announce, out.commanding = self._last, self._announce, False
         self._last = None
-        if self._announce is not None:
-            self._take(self._announce)
-            self._announce = None
+        self._take_pending()
         if not self.state.commands or not self._is_usable(stamp, q, qd):
             return out
         q, elapsed = self._watch.q, self._watch.elapsed

@@ -145,12 +145,13 @@ class Planner:
         return other
 
     def resting_at(self, q: FloatArray, box: ParameterBox) -> tuple[Planner, tuple[str, ...]]:
-        """This planner, or one of a narrower tube in which alone the arm may rest at q (n,) rad; and why in none."""
+        """This planner, or one of another tube if the arm may rest at q (n,) rad in that alone; and why in none."""
         reasons = tuple(self._start_refusals(q, box))
-        for tube in range(self.tube + 1, len(self.tubes)) if reasons else ():
-            narrower = self._of_tube(tube)
-            if not narrower._start_refusals(q, box):
-                return narrower, ()
+        others = [*range(self.tube + 1, len(self.tubes)), *range(self.tube - 1, -1, -1)]
+        for tube in others if reasons else ():
+            other = self._of_tube(tube)
+            if not other._start_refusals(q, box):
+                return other, ()
         return self, reasons
 
     def certificate(self, plan: Plan, box: ParameterBox, intervals: int | None = None) -> PlanCertificate:

@@ -176,7 +176,7 @@ class ActivationChecks:
         found = self._late(rows)
         q, qd, effort = self._q[rows[-1]], self._qd[rows[-1]], self._effort[rows[-1]]
         if self.model.settings.controller.gravity_check:
-            seen = signs_confirmed(self.model, self.box, q, qd, effort)
+            seen = signs_confirmed(self.model, self.model.arm_prior, q, qd, effort)
             if not seen.all():
                 unseen = ", ".join(names[j] for j in np.flatnonzero(~seen))
                 found.append(
@@ -346,9 +346,10 @@ class ActivationChecks:
 
     def _gravity(self, q: FloatArray, qd: FloatArray, effort: FloatArray) -> list[str]:
         if np.isfinite(effort).all():
-            box = self.box
-            reasons = check_static_gravity(self.model, box, q, qd, effort)
-            if reasons or self.lockstep or signs_confirmed(self.model, box, q, qd, effort).any():
+            reasons = check_static_gravity(self.model, self.box, q, qd, effort)
+            # Not of the box at hand: that may come from these very efforts, and would exclude their opposite.
+            prior = self.model.arm_prior
+            if reasons or self.lockstep or signs_confirmed(self.model, prior, q, qd, effort).any():
                 return reasons
             return [
                 "efforts agree with gravity at this pose, and would if they were zero or all of the opposite sign: "

@@ -34,6 +34,10 @@ _AGAIN = 0.5
 _JUDGED_EVERY = 0.5
 
 
+#: Real time: an answer has no hour that it is due at, ns.
+_ANY_TIME = 2**63 - 1
+
+
 class SessionOutput(Protocol):
     """Where commands, references and lines for people go; and the node's clocks.
 
@@ -281,9 +285,10 @@ class ControlSession:
         if answer.box.epoch > self.core.box.epoch and self.core.resume_epoch(answer.box.epoch):
             self.announce()
         self._pending.put_bounds(answer)
-        if not (self._timing.lockstep or self.core.state.commands):
+        weighs = self._model.settings.controller.gravity_check  # else brakes may hold the arm
+        if weighs and not (self._timing.lockstep or self.core.state.commands):
             # The drives hold the arm, and its payload was weighed meanwhile: control begins with what is known.
-            for due in self._pending.due_bounds(self.last_stamp):
+            for due in self._pending.due_bounds(_ANY_TIME):
                 self._offer_bounds(due, 0.0)
             self._announce_change()
         self.go_on()
@@ -409,7 +414,7 @@ class ControlSession:
 
     def snapshot(self) -> ActivationChecks:
         """The last measurements and the box in force, to be judged while others go on coming."""
-        self.checks.box = self.core.box
+        self.checks.box = self._model.arm_prior if self.core.resetting else self.core.box
         return self.checks.snapshot()
 
     def start_judged(self, judged: Judgement) -> None:
@@ -467,6 +472,8 @@ class ControlSession:
         if core.state is not self._state:
             self._output.state_changed(self._state, core.state, core.reason)
             self._state = core.state
+            if not core.state.commands:  # what was being blended in is in force
+                self._announce_change()
 
     def _publish_reference(self, stamp_ns: int, reference: FloatArray, torque: FloatArray | None) -> None:
         q, qd = reference[:2]
