@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from safe_sysid.cli import main
-from safe_sysid.demo.realtime_check import BareLoop, TimingRecord, judge, theorem
+from safe_sysid.demo.realtime_check import BareLoop, TimingRecord, _tables, judge, theorem
 from safe_sysid.robot.loading import load_robot
 
 MS = 1_000_000
@@ -114,3 +114,15 @@ def test_a_run_is_measured_and_written(tmp_path, capsys: pytest.CaptureFixture[s
         assert words in said
     timing = yaml.safe_load(out.read_text())["timing"]
     assert timing["hold_max_s"] >= timing["period_s"] + timing["delay_max_s"] - 1e-12
+
+
+def test_both_loops_are_shown_by_bins() -> None:
+    timing = stalled(quiet(), np.arange(500, COUNT - 500, 200), 5e-3, 4e-3)
+    _, bins = _tables(timing)
+    names = [column.header for column in bins.columns[1:]]
+    rows = list(zip(*(column.cells for column in bins.columns[1:]), strict=True))
+    assert len(rows) == 3
+    for row in rows:
+        assert sum(float(cell or 0.0) for cell in row) == pytest.approx(1000.0)
+    assert float(rows[0][names.index("5")]) == pytest.approx(4.5), "the bare loop's stalls"
+    assert float(rows[1][names.index("10")]) == pytest.approx(4.5), "and ours at the same times"

@@ -49,6 +49,10 @@ _LATER, _STEP = 0.02, 5e-5
 _SAME, _LEAST = 0.5, 5e-5
 
 
+#: Bins of the histograms, ms.
+_EDGES_MS = (0.1, 0.2, 0.3, 0.5, 0.8, 1.2, 1.5, 2.5, 5.0, 10.0, 20.0)
+
+
 @dataclass(frozen=True)
 class TimingRecord:
     """One run. ``stamp``: (K,) of the measurements that were answered, ns; the others by it, s."""
@@ -233,6 +237,29 @@ def theorem(robot: str, settings: dict[str, Any] | None) -> str:
     return f"tracking errors proved below {off} mrad or mm, V_max {at_most(gains.V_max, 3)} J"
 
 
+def _tables(timing: TimingRecord) -> tuple[Table, Table]:
+    """Percentiles, and how many of a thousand are in which bin: what both loops have is the machine's."""
+    percentiles = Table(title=f"ms; {timing.scheduling}; {os.cpu_count()} processors")
+    bins = Table(title="of a thousand, so many up to .. ms")
+    for table, names in (
+        (percentiles, ("p50", "p99", "p99.9", "longest")),
+        (bins, (*(f"{edge:g}" for edge in _EDGES_MS), "longer")),
+    ):
+        table.add_column("")
+        for name in names:
+            table.add_column(name, justify="right")
+    for name, values in (
+        ("bare loop wakes up late", timing.bare_late),
+        ("measurement to command", timing.delay),
+        ("age of the torque in force", timing.age),
+    ):
+        found = (*np.percentile(values, (50.0, 99.0, 99.9)), values.max())
+        percentiles.add_row(name, *(f"{1e3 * x:.2f}" for x in found))
+        counts, _ = np.histogram(1e3 * values, (-np.inf, *_EDGES_MS, np.inf))
+        bins.add_row(name, *(f"{1e3 * count / len(values):.1f}" if count else "" for count in counts))
+    return percentiles, bins
+
+
 def print_timing(robot: str, seconds: float, busy: int, out: Path | None) -> int:
     """Measure and say what was found; returns the exit status. Raises SafeSysIdError: it cannot be measured.
 
@@ -246,16 +273,9 @@ def print_timing(robot: str, seconds: float, busy: int, out: Path | None) -> int
     declared = model.settings.timing
     timing = measure(seconds, busy, lambda text: print(text, flush=True))
     found = judge(timing, declared.hold_max_s, declared.delay_max_s, declared.period_s)
-    table = Table(title=f"ms; {timing.scheduling}; {os.cpu_count()} processors")
-    for name in ("", "p50", "p99", "p99.9", "longest"):
-        table.add_column(name, justify="left" if not name else "right")
-    for name, values in (
-        ("bare loop wakes up late", timing.bare_late),
-        ("measurement to command", timing.delay),
-        ("age of the torque in force", timing.age),
-    ):
-        table.add_row(name, *(f"{1e3 * x:.2f}" for x in (*np.percentile(values, (50.0, 99.0, 99.9)), values.max())))
-    Console(width=110, highlight=False).print(table)
+    console = Console(width=110, highlight=False)
+    for table in _tables(timing):
+        console.print(table)
     print(f"periods without a new command: {100.0 * timing.without:.2f} %")
     print(
         f"later than declared (hold {1e3 * declared.hold_max_s:g}, delay {1e3 * declared.delay_max_s:g} ms): "
