@@ -329,3 +329,34 @@ def test_bounds_that_come_before_the_start_are_judged_and_started_with(core: Con
         node.now += 0.01
         node.measure(node.now_ns())
         assert "judged with" in node.activate()[0]
+
+
+@pytest.mark.parametrize("lockstep", [False, True])
+def test_bounds_that_are_contradicted_end_the_claim_and_no_start_rests_on_them(
+    core: Controller, lockstep: bool
+) -> None:
+    """The identifier knows that an assumption is false: nothing is claimed, until bounds are reset."""
+    node, box = Node(core, lockstep, await_plans=False), core.box
+    session, first = node.session, MS if lockstep else node.now_ns()
+    node.measure(first)
+    assert node.activate() == []
+    node.measure(first + MS)
+    node.measure(first + 2 * MS)
+    core.bound_status.lost = ""  # these stamps are late by any clock
+    session.on_bounds(BoundsAnswer(box, box.mid, None, "", contradicted=True))
+    node.measure(first + 3 * MS)
+    assert "no parameters fit" in core.bound_status.lost
+    assert core.state is ControllerState.HOLDING, "it holds the arm all the same"
+    assert session.deactivate() == []
+    node.active = False
+    session.deactivated()
+    node.now += 0.004
+    node.measure(first + 4 * MS)
+    assert "controller/reset_bounds begins anew" in node.activate()[0]
+    assert session.reset_box() is None
+    node.measure(first + 5 * MS)
+    assert node.activate() == []
+    # What was said of the epoch before is of the payload before.
+    session.on_bounds(BoundsAnswer(box, box.mid, None, "", contradicted=True))
+    node.measure(first + 6 * MS)
+    assert "no parameters fit" not in core.bound_status.lost

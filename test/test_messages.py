@@ -292,9 +292,10 @@ def test_any_plan_is_read_or_refused(joints: list[str], body: list[Any], identit
 def test_bounds_arrive_bit_for_bit(epoch: int, seq: int, batch: int | None, data: st.DataObject) -> None:
     three = np.sort(np.array(data.draw(st.lists(finite, min_size=3 * P, max_size=3 * P))).reshape(3, P), axis=0)
     box = ParameterBox(three[0], three[2], epoch, seq)
-    answer = m.read_bounds(over_the_wire(m.bounds_message(box, three[1], batch)), P)
+    digest, contradicted = data.draw(st.sampled_from(["", "0a1b,scene=2c"])), data.draw(st.booleans())
+    answer = m.read_bounds(over_the_wire(m.bounds_message(box, three[1], batch, digest, contradicted)), P)
     assert answer.box.identity == f"{epoch}:{seq}"
-    assert answer.batch == batch
+    assert (answer.batch, answer.digest, answer.contradicted) == (batch, digest, contradicted)
     assert np.array_equal([answer.box.lower, answer.nominal, answer.box.upper], three)
 
 
@@ -320,6 +321,8 @@ def make_it_another_robot_s(message: Float64MultiArray) -> None:
         (lambda x: x.data.__setitem__(0, 1e6), "bounds out of order"),
         (lambda x: setattr(x.layout.dim[0], "label", "0:0:0"), "bad identity"),
         (lambda x: setattr(x.layout.dim[1], "label", "batch:x"), "bad label"),
+        (lambda x: setattr(x.layout.dim[1], "label", "batch:1contradicted"), "bad label"),
+        (lambda x: setattr(x.layout.dim[1], "label", ";contradicted"), "bad label"),
     ],
 )
 def test_broken_bounds_are_refused_with_their_reason(

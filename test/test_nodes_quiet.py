@@ -122,6 +122,9 @@ def test_a_contradiction_is_an_error_in_the_log_and_in_the_diagnostics_once(tmp_
             node._update(1, 1_000_000_000)
         level, text, _ = node.overview()
         assert (level, text) == (ERROR, UpdateStatus.EMPTY_SET.value)
+        assert node._contradicted, "and the controller is told"
+        node._reset(1)
+        assert not node._contradicted
         lines = [level for level, text in told if UpdateStatus.EMPTY_SET.value in text]
         assert lines == [ERROR]
         # Nor is a fault of the controller.

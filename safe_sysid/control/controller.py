@@ -201,6 +201,10 @@ class Controller(PlanFollower):
         self.bound_status.lose(self._watch.stamp, f"fault: {reason}")
         self.counts["fault"] += 1
 
+    def doubt(self, why: str) -> None:
+        """An assumption is known to be false: nothing is claimed until the next start."""
+        self.bound_status.lose(self._watch.stamp, why)
+
     def release(self, reason: str) -> None:
         """Stop commanding an arm that rests: its drives hold it. ``start`` takes it over again.
 

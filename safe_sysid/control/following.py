@@ -80,6 +80,10 @@ class PlanFollower:
         """Stop acting on the arm."""
         raise NotImplementedError
 
+    def doubt(self, why: str) -> None:
+        """What the proofs rest on is known to be false; ``why``: in words."""
+        raise NotImplementedError
+
     def emergency_stop(self) -> None:
         """Command nothing from now on: the arm stops by itself. ``start`` leaves the fault."""
         self.fault("emergency stop")

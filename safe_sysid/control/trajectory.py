@@ -239,6 +239,10 @@ class TrajectoryController(PlanFollower):
         self.fault("emergency stop")
         self._last = last
 
+    def doubt(self, why: str) -> None:
+        """An assumption is known to be false: nothing is claimed until the next start."""
+        self._lose(why)
+
     def release(self, reason: str) -> None:
         """Let go of an arm that rests: its own controller goes on holding it. ``start`` takes it over again."""
         self._plan = self._next = None

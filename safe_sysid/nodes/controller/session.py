@@ -129,6 +129,7 @@ class ControlSession:
         self.judged: Judgement | None = None
         self._nominal: dict[str, FloatArray] = {"": core.model.arm_prior.mid}
         self._latest, self.energy = core.box.identity, 0.0  # the newest box, taken or refused
+        self._contradicted = -1  # epoch in which the identifier has found a contradiction
         self.waiting: JointSample | None = None
         self._last: JointSample | None = None
         self.newest: JointSample | None = None
@@ -313,6 +314,9 @@ class ControlSession:
         self._output.say(taken)
 
     def _offer_bounds(self, answer: BoundsAnswer, now: float) -> None:
+        if answer.contradicted and answer.box.epoch == self.core.box.epoch != self._contradicted:
+            self._contradicted = answer.box.epoch
+            self.core.doubt("no parameters fit what the identifier has measured")
         if answer.box.identity == self._latest:
             return  # nothing new, an answer all the same
         reason = self.core.offer_box(answer.box, now, answer.nominal)
@@ -339,12 +343,20 @@ class ControlSession:
         if not start:
             return []
         now = self._time.seconds(sample.stamp_ns)
-        reasons = judged.why_not(self._model, sample.q, self.core.box)
+        reasons = self._why_not_start(judged, sample)
         reasons = reasons or self.core.start(now, sample.q, sample.qd, sample.effort, tube=judged.tube)
         self._announce_change()
         self.start_refused = ""
         self._started = 0 if reasons else sample.stamp_ns
         return reasons
+
+    def _why_not_start(self, judged: Judgement, sample: JointSample) -> list[str]:
+        if self._contradicted == self.core.box.epoch and not self.core.resetting:
+            return [
+                f"no parameters fit what the identifier has measured in epoch {self._contradicted}: an assumption is "
+                "false, or the hand holds something else by now (controller/reset_bounds begins anew with the prior)"
+            ]
+        return judged.why_not(self._model, sample.q, self.core.box)
 
     def activated(self) -> None:
         """The node is active. In lock-step the measurement that waits is answered now."""
@@ -429,7 +441,7 @@ class ControlSession:
         judged, self.judged = self.judged, None
         if judged is None:
             return False
-        reasons = judged.why_not(self._model, sample.q, self.core.box)
+        reasons = self._why_not_start(judged, sample)
         self.start_refused = "; ".join(reasons or self.core.start(now, sample.q, sample.qd, effort, tube=judged.tube))
         self._announce_change()
         self.start_wanted = bool(self.start_refused)

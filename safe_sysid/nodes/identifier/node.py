@@ -88,6 +88,7 @@ class IdentifierNode(ManagedNode):
         self._was_active = False
         self._updates: deque[dict[str, Any]] = deque(maxlen=_MOST_UPDATES)
         self._latest: UpdateResult | None = None
+        self._contradicted = False  # whether no parameters fit what was measured, as told last
         self._epoch, self._tare_wanted = 0, False
         self._worker = Worker(lambda text: self.refuse("update", "failed", text))
         self._bounds = self.create_publisher(Float64MultiArray, "bounds", LATCHED)
@@ -367,6 +368,7 @@ class IdentifierNode(ManagedNode):
 
     def _publish(self, result: UpdateResult, batch: int | None, stamp_ns: int | None, seconds: float) -> None:
         box, self._last_bounds = result.box, (result.box, result.nominal)
+        self._contradicted = result.status is UpdateStatus.EMPTY_SET
         self._tell_bounds(box, result.nominal, batch)
         stamp = stamp_ns or self.get_clock().now().nanoseconds
         alone = payload_message(self.model, box, result.nominal, stamp)
@@ -399,7 +401,7 @@ class IdentifierNode(ManagedNode):
     def _tell_bounds(self, box: ParameterBox, payload: FloatArray, batch: int | None) -> None:
         nominal = box.mid.copy()
         nominal[box.layout.payload] = payload
-        self._bounds.publish(conversions.bounds_message(box, nominal, batch, self.digest))
+        self._bounds.publish(conversions.bounds_message(box, nominal, batch, self.digest, self._contradicted))
 
     def _tell_intervals(self, level: bytes, status: str) -> None:
         """For people and programs that know nothing of the order of parameters."""

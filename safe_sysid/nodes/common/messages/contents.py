@@ -81,3 +81,4 @@ class BoundsAnswer:
     nominal: FloatArray  #: (P,) in it
     batch: int | None  #: number of the identifier's; None if not said
     digest: str = ""  #: of the sender's configuration (:mod:`safe_sysid.nodes.common.digest`); "" if not said
+    contradicted: bool = False  #: no parameters fit what was measured: an assumption is false

@@ -46,6 +46,8 @@ _PLAN_TUBE = re.compile(r"tube=([1-9]\d{0,2})")
 _PLAN_DIGEST = re.compile(r"[0-9a-f]{32},scene=[0-9a-f]{16}")
 #: Of the second dimension of bounds.
 _LABEL = re.compile(r"(?:batch:([0-9]{1,9}))?(?:(?(1);)digest:([0-9A-Za-z_.,=-]{1,1000}))?")
+#: At the end of the label of bounds that the measurements contradict.
+_CONTRADICTED = "contradicted"
 #: Between two plans that a planner announces, ns.
 _LONGEST_PAUSE = 600 * _SECOND
 
@@ -296,14 +298,14 @@ def _next_start(point: JointTrajectoryPoint, start_ns: int) -> int:
 
 
 def bounds_message(
-    box: ParameterBox, nominal: FloatArray, batch: int | None = None, digest: str = ""
+    box: ParameterBox, nominal: FloatArray, batch: int | None = None, digest: str = "", contradicted: bool = False
 ) -> Float64MultiArray:
-    """Rows lower, nominal, upper; labels of the two dimensions: ``epoch:seq``, and ``batch:m;digest:..`` if given."""
+    """Rows lower, nominal, upper; labels of the two dimensions: ``epoch:seq``, and what is given of the rest."""
     msg = Float64MultiArray()
     size = box.size
     msg.layout.dim = [
         MultiArrayDimension(label=box.identity, size=3, stride=3 * size),
-        MultiArrayDimension(label=_label(batch, digest), size=size, stride=size),
+        MultiArrayDimension(label=_label(batch, digest, contradicted), size=size, stride=size),
     ]
     msg.data = np.concatenate([box.lower, nominal, box.upper]).tolist()
     return msg
@@ -324,7 +326,7 @@ def read_bounds(msg: Float64MultiArray, size: int) -> BoundsAnswer:
     if found != expected:
         raise MessageRefusedError("bad layout", f"sizes, strides and length {found}: expected {expected}")
     epoch, seq = _identity(dim[0].label)
-    batch, digest = _read_label(dim[1].label)
+    batch, digest, contradicted = _read_label(dim[1].label)
     lower, nominal, upper = np.array(msg.data).reshape(3, size)
     if not np.all(np.isfinite(msg.data)):
         raise MessageRefusedError("not finite", f"bounds {dim[0].label} hold a number that is not finite")
@@ -337,19 +339,23 @@ def read_bounds(msg: Float64MultiArray, size: int) -> BoundsAnswer:
             box = ParameterBox(lower, upper, epoch, seq)
     except (ParameterError, FloatingPointError) as error:
         raise MessageRefusedError("bad bounds", str(error)) from None
-    return BoundsAnswer(box, frozen_array(nominal, (size,), "nominal"), batch, digest)
+    return BoundsAnswer(box, frozen_array(nominal, (size,), "nominal"), batch, digest, contradicted)
 
 
-def _label(batch: int | None, digest: str) -> str:
-    return ";".join(([] if batch is None else [f"batch:{batch}"]) + ([f"digest:{digest}"] if digest else []))
+def _label(batch: int | None, digest: str, contradicted: bool = False) -> str:
+    parts = [] if batch is None else [f"batch:{batch}"]
+    return ";".join(parts + ([f"digest:{digest}"] if digest else []) + ([_CONTRADICTED] if contradicted else []))
 
 
-def _read_label(label: str) -> tuple[int | None, str]:
-    """Batch and digest of a label, each if stated."""
+def _read_label(label: str) -> tuple[int | None, str, bool]:
+    """Batch and digest of a label, each if stated; whether the bounds are contradicted."""
+    before, parted, last = label.rpartition(";")
+    contradicted = last == _CONTRADICTED and bool(before) == bool(parted)
+    label = before if contradicted else label
     match = _LABEL.fullmatch(label)
     if match is None:
         raise MessageRefusedError("bad label", f"{label[:40]!r}: expected 'batch:m;digest:..', one of them, or nothing")
-    return None if match[1] is None else int(match[1]), match[2] or ""
+    return None if match[1] is None else int(match[1]), match[2] or "", contradicted
 
 
 def _identity(text: str) -> tuple[int, int]:
