@@ -18,7 +18,7 @@ from safe_sysid.control.checks.tube_activation import TubeActivationChecks
 from safe_sysid.control.states import ControllerState
 from safe_sysid.control.trajectory import TrajectoryController, points_of
 from safe_sysid.control.tube import MeasuredTube, measured_tube
-from safe_sysid.demo.measured_arm import _write_table, heaviest_payload, servo_settings
+from safe_sysid.demo.measured_arm import _motions, _write_table, heaviest_payload, servo_settings
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ConfigError, ParameterError
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
@@ -455,6 +455,15 @@ def drive(robot: ServoArm) -> Driven:
 def driven(model: RobotModel) -> list[Driven]:
     """Without a payload, and with the heaviest."""
     return [drive(servo(model, payload=load)) for load in (False, True)]
+
+
+def test_motions_for_a_tube_begin_at_every_packaged_home() -> None:
+    """Of ur5e two wrist links are 5.6 mm apart in every pose: nothing wider may be asked for than of plans."""
+    model = load_robot("ur5e")
+    home = np.array(model.settings.home)
+    plant = Plant(model, model.theta_nominal, NO_PAYLOAD, load_scene("open"), q0=home)
+    assert 0.005 < plant.clearance(home)[0] < 0.006
+    assert _motions(model, plant, home, 0.5, 2.6, np.random.default_rng(0))
 
 
 def test_a_start_is_refused_where_efforts_are_no_torques_or_the_arm_is_not_where_it_should_be(

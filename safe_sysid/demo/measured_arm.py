@@ -35,7 +35,6 @@ __all__ = ["heaviest_payload", "record_motions", "servo_settings", "write_measur
 _FIRST, _PARTS = (2.6, 1.6, 1.2), 4  # chains for the tube, from rest to rest, handed over in between: s, quintics
 #: Quintics of these durations (s), as far as the configured velocity, acceleration and jerk allow, and a little more.
 _DURATIONS, _BEYOND = (1.6, 2.0, 2.6, 3.2), 1.08
-_CLEAR = 0.01  # m between solids, along motions for the tube
 
 
 def servo_settings(rate_hz: float) -> dict[str, Any]:
@@ -109,7 +108,7 @@ def _motions(
                 continue
             trajectory = QuinticTrajectory.to_rest(state, np.array(goals, float), duration)
             path = [trajectory.state(t)[0] for t in np.linspace(0.0, duration, 30)]
-            if min(clear.clearance(q)[0] for q in path) > _CLEAR:
+            if min(clear.clearance(q)[0] for q in path) > model.settings.planner.clearance_margin:
                 found = trajectory
                 break
         if found is None:
