@@ -18,7 +18,8 @@ from safe_sysid.control.checks.tube_activation import TubeActivationChecks
 from safe_sysid.control.states import ControllerState
 from safe_sysid.control.trajectory import TrajectoryController, points_of
 from safe_sysid.control.tube import MeasuredTube, measured_tube
-from safe_sysid.demo.measured_arm import _motions, _write_table, heaviest_payload, servo_settings
+from safe_sysid.demo.measured_arm import _motions, _write_table, heaviest_payload, servo_settings, write_measured_arm
+from safe_sysid.demo.options import DemoOptions
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ConfigError, ParameterError
 from safe_sysid.identification.equations.measurement_errors import MeasurementErrors
@@ -34,7 +35,7 @@ from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.parameters import ParameterBox
 from safe_sysid.robot.scenes.scene import config_path, load_scene
 from safe_sysid.simulation.arms import draw_truth
-from safe_sysid.simulation.payloads import NO_PAYLOAD
+from safe_sysid.simulation.payloads import NO_PAYLOAD, check_inside_prior
 from safe_sysid.simulation.plant import Plant
 from safe_sysid.simulation.servo import ServoArm, _Spline
 from safe_sysid.trajectories.plan import Plan
@@ -464,6 +465,36 @@ def test_motions_for_a_tube_begin_at_every_packaged_home() -> None:
     plant = Plant(model, model.theta_nominal, NO_PAYLOAD, load_scene("open"), q0=home)
     assert 0.005 < plant.clearance(home)[0] < 0.006
     assert _motions(model, plant, home, 0.5, 2.6, np.random.default_rng(0))
+
+
+PACKAGED = ("franka_panda", "kinova_gen3", "kinova_gen3_gazebo", "three_joint", "three_joint_wall", "ur5e")
+
+
+@pytest.mark.parametrize("name", PACKAGED)
+def test_the_heaviest_payload_is_in_the_prior_of_the_hand_that_is_simulated(name: str) -> None:
+    model = load_robot(name)
+    part, upper = model.layout.payload, model.arm_prior.payload_upper[0]
+    for seed, draw in enumerate(("nominal", "uniform", "corner", "uniform", "corner")):
+        theta, ball, mass = heaviest_payload(model, draw_truth(model, NO_PAYLOAD, seed, draw))
+        check_inside_prior(model, theta[part], ball)
+        assert mass == theta[part.start] == upper
+
+
+def test_a_heaviest_payload_that_the_moments_forbid_is_refused_by_name() -> None:
+    model = load_robot(
+        "three_joint", **{"payload.prior_upper": [3.6, 0.2, 0.05, 0.05, 0.05, 0.02, 0.45, 0.02, 0.01, 0.45]}
+    )
+    with pytest.raises(ParameterError, match=r"prior_upper of three_joint: mass up to 3.6 kg.*mcx = "):
+        heaviest_payload(model, np.array(model.theta_nominal))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in PACKAGED if name != "kinova_gen3_gazebo"])
+def test_the_tube_of_every_packaged_arm_can_be_measured(name: str, tmp_path: Path) -> None:
+    options = DemoOptions(robot=name, interface="trajectory")
+    model = load_robot(write_measured_arm(options, load_scene("open"), tmp_path, str))
+    assert model.settings.controller.tube.heaviest == model.arm_prior.payload_upper[0]
+    measured_tube(model)
 
 
 def test_a_start_is_refused_where_efforts_are_no_torques_or_the_arm_is_not_where_it_should_be(

@@ -7,7 +7,7 @@ robot file stay in the run directory, for ``safe-sysid tube`` and ``safe-sysid v
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,10 @@ from safe_sysid.robot.files.yaml_file import merge, read_yaml
 from safe_sysid.robot.loading import find_urdf, load_robot
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.robot.scenes.scene import Scene, config_path
-from safe_sysid.simulation.payloads import NO_PAYLOAD, Payload, Shape, theta_e_with_payload
+from safe_sysid.simulation.payloads import NO_PAYLOAD, Payload, check_inside_prior, theta_e_with_payload
 from safe_sysid.simulation.plant import Plant
-from safe_sysid.simulation.servo import DRIVER_LATENCY_S, ServoArm, build_servo_arm
+from safe_sysid.simulation.servo import DRIVER_LATENCY_S, SETTLE_S, ServoArm, build_servo_arm
+from safe_sysid.simulation.shapes import Shape
 from safe_sysid.trajectories.plan import Plan
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
@@ -35,6 +36,8 @@ __all__ = ["heaviest_payload", "record_motions", "servo_settings", "write_measur
 _FIRST, _PARTS = (2.6, 1.6, 1.2), 4  # chains for the tube, from rest to rest, handed over in between: s, quintics
 #: Quintics of these durations (s), as far as the configured velocity, acceleration and jerk allow, and a little more.
 _DURATIONS, _BEYOND = (1.6, 2.0, 2.6, 3.2), 1.08
+#: Radii of the heaviest ball that are tried, as shares of the envelope's smallest side; and places for each.
+_RADII, _PLACES = (0.4, 0.2, 0.1, 0.05), 11
 
 
 def servo_settings(rate_hz: float) -> dict[str, Any]:
@@ -54,15 +57,42 @@ def servo_settings(rate_hz: float) -> dict[str, Any]:
 def heaviest_payload(model: RobotModel, theta: FloatArray) -> tuple[FloatArray, Payload, float]:
     """The arm ``theta`` (14 n,) of an empty hand with a ball that makes its last link the prior's heaviest.
 
+    The ball is as far out in the payload envelope, and as large, as the prior of the moments allows.
+
     Returns parameters with it, the ball, and the last link's mass, kg.
+
+    Raises:
+        ParameterError: no such ball leaves the last link inside the prior.
     """
-    part, envelope = model.layout.payload, model.settings.payload.envelope
-    upper = float(model.arm_prior.payload_upper[0])
-    shape = Shape("sphere", (0.4 * min(envelope.size),), np.array(envelope.center), np.eye(3))
-    ball = Payload("heaviest", shape.inertial((upper - float(theta[part.start])) * (1.0 + 1e-9)), (shape,))
-    out = np.array(theta)
-    out[part] = theta_e_with_payload(model, theta[part], ball)
-    return out, ball, float(out[part.start])
+    part, out = model.layout.payload, np.array(theta)
+    upper, told = float(model.arm_prior.payload_upper[0]), ""
+    for ball in _balls(model, upper - float(theta[part.start])):
+        out[part] = theta_e_with_payload(model, theta[part], ball)
+        out[part.start] = upper  # the sum rounds
+        try:
+            check_inside_prior(model, out[part], ball)
+        except ParameterError as error:
+            told = str(error)
+            continue
+        return out, ball, upper
+    raise ParameterError(
+        f"payload.prior_upper of {model.name}: mass up to {upper:g} kg (last link, hand and payload), but no ball in "
+        f"payload.envelope makes the last link so heavy and leaves it inside the prior: expected less mass, or wider "
+        f"moments ({told})"
+    )
+
+
+def _balls(model: RobotModel, mass: float) -> Iterator[Payload]:
+    """Balls in the payload envelope: from its centre towards the last joint, the largest first."""
+    envelope, (rotation, position) = model.settings.payload.envelope, model.payload_frame
+    centre, size = np.array(envelope.center), np.array(envelope.size)
+    way = -rotation.T @ position - centre
+    for share in _RADII:
+        radius = share * float(size.min())
+        room = np.divide(0.5 * size - radius, np.abs(way), out=np.full(3, np.inf), where=way != 0.0)
+        for part in np.linspace(0.0, min(1.0, float(room.min())), _PLACES):
+            ball = Shape("sphere", (radius,), centre + part * way, np.eye(3))
+            yield Payload("heaviest", ball.inertial(mass), (ball,))
 
 
 def _goal(state: FloatArray, room: tuple[float, float], limits: FloatArray, duration: float, share: float,
@@ -170,8 +200,10 @@ def write_measured_arm(options: DemoOptions, scene: Scene, directory: Path, say:
     model = load_robot(options.robot, **settings)
     empty = build_servo_arm(model, NO_PAYLOAD, scene, seed, options.noise, draw, engine=options.engine)
     heavy, ball, load = heaviest_payload(model, empty.plant.theta_true)
-    loaded = build_servo_arm(model, ball, scene, seed, options.noise, draw, engine=options.engine)
+    loaded = build_servo_arm(model, NO_PAYLOAD, scene, seed, options.noise, draw, engine=options.engine)
     loaded.plant.exchange(heavy, ball)
+    for _ in range(round(SETTLE_S / loaded.period)):
+        loaded.step(None)
     logs = []
     for name, arm in (("tube_free", empty), ("tube_loaded", loaded)):
         logs.append(record_motions(arm, name, seed))
