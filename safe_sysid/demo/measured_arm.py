@@ -196,7 +196,10 @@ def write_measured_arm(options: DemoOptions, scene: Scene, directory: Path, say:
     """
     seed, draw = options.seed, "uniform" if options.arm == "random" else options.arm
     source = config_path(options.robot, "config")
-    settings = merge(servo_settings(options.driver_rate), options.overrides)
+    settings = servo_settings(options.driver_rate)
+    if options.engine == "dart" and load_settings(source).measurement.torque_source == "link":
+        settings["measurement"]["torque_source"] = "link"  # Gazebo's arm keeps Gazebo's servo
+    settings = merge(settings, options.overrides)
     model = load_robot(options.robot, **settings)
     empty = build_servo_arm(model, NO_PAYLOAD, scene, seed, options.noise, draw, engine=options.engine)
     heavy, ball, load = heaviest_payload(model, empty.plant.theta_true)
