@@ -10,7 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from safe_sysid.apps.arm.tube import TrackedLog, TubeMargins, measure_tube, read_tracked, tube_text, write_tube
+from safe_sysid.apps.arm.tube import (
+    TrackedLog,
+    TubeMargins,
+    measure_tube,
+    read_tracked,
+    require_room,
+    tube_text,
+    write_tube,
+)
 from safe_sysid.apps.judge.record import JudgeRecord
 from safe_sysid.apps.judge.tracking import _judge_acceleration
 from safe_sysid.cli import main
@@ -683,7 +691,11 @@ def test_tube_measures_both_loads_and_writes_the_robot_file(
     command = f"tube {tables[0]} --loaded {tables[1]} --heaviest 3.6 --robot {robot} --write".split()
     assert main(command) == 2  # effort is `held` there
     assert robot.read_text(encoding="utf-8") == text
-    assert "between samples" in capsys.readouterr().err
+    told = capsys.readouterr()
+    assert f"{robot}: measurement.effort = 'held'" in told.err
+    assert "`sampled` with torque_rate" in told.err
+    assert "docs/use/trajectory.md" in told.err
+    assert "no load" not in told.out  # nothing was measured
     text = text.replace("torque_source: motor,", "torque_source: motor, effort: mean,")
     robot.write_text(text, encoding="utf-8")
     assert main(command) == 0
@@ -709,8 +721,15 @@ def test_tube_refuses_what_it_cannot_measure(tmp_path: Path, model: RobotModel) 
     _write_table(bad, model, replace(log, q=np.where(np.arange(len(log.q))[:, None] == 7, np.nan, log.q)))
     with pytest.raises(LogError):
         read_tracked(bad, model)
-    with pytest.raises(ConfigError):
-        write_tube(bad, {})
+    for refuse in (require_room, lambda path: write_tube(path, {})):
+        with pytest.raises(ConfigError, match=f"{bad}: controller"):
+            refuse(bad)
+    robot = tmp_path / "mine.yaml"
+    text = config_path("three_joint", "config").read_text(encoding="utf-8")
+    robot.write_text(text.replace("torque_source: motor,", "torque_source: motor, effort: mean,"), encoding="utf-8")
+    require_room(robot)
+    with pytest.raises(ConfigError, match=f"{robot}: controller.tube.velocity"):  # not a temporary file
+        write_tube(robot, {**TUBE, "velocity": -1.0})
 
 
 @pytest.mark.slow

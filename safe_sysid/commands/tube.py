@@ -65,7 +65,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Measure it; the first line comes before anything heavy is imported."""
     print(f"safe-sysid tube: {len(options.logs) + len(options.loaded)} logs of {options.robot}", flush=True)
-    from safe_sysid.apps.arm.tube import TubeMargins, measure_tube, read_tracked, speed_table, tube_text, write_tube
+    from safe_sysid.apps.arm.tube import (
+        TubeMargins,
+        measure_tube,
+        read_tracked,
+        require_room,
+        speed_table,
+        tube_text,
+        write_tube,
+    )
     from safe_sysid.errors import ConfigError
     from safe_sysid.robot.loading import load_robot
 
@@ -75,6 +83,8 @@ def run(options: argparse.Namespace) -> int:
     path = Path(options.robot)
     if options.write and not path.is_file():
         raise ConfigError("--write", "--robot", options.robot, "the path of a robot's file: packaged ones stay")
+    if options.write:
+        require_room(path)
     model = load_robot(options.robot)
     free, loaded = (
         [read_tracked(log, model, dict(options.column), options.topic) for log in logs]

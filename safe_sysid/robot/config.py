@@ -554,7 +554,8 @@ class Settings(Section):
         if self.controller.interface == "trajectory" and self.measurement.effort == "held":
             raise problem(
                 "`mean` (effort is the mean torque since the last sample) or `sampled` with torque_rate: a servo of "
-                "its own changes its torque between samples, and without either nothing bounds it there",
+                "its own changes its torque between samples, and without either nothing bounds it there "
+                "(docs/use/trajectory.md)",
                 below=("measurement", "effort"),
                 value=self.measurement.effort,
             )

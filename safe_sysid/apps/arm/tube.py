@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -22,7 +23,16 @@ from safe_sysid.robot.config import load_settings
 from safe_sysid.robot.model import RobotModel
 from safe_sysid.whole_files import replacing
 
-__all__ = ["TrackedLog", "TubeMargins", "measure_tube", "read_tracked", "speed_table", "tube_text", "write_tube"]
+__all__ = [
+    "TrackedLog",
+    "TubeMargins",
+    "measure_tube",
+    "read_tracked",
+    "require_room",
+    "speed_table",
+    "tube_text",
+    "write_tube",
+]
 
 #: Suffixes of a table's columns that hold the desired motion.
 DESIRED = ("desired_position", "desired_velocity")
@@ -188,23 +198,47 @@ def tube_text(tube: dict[str, Any], indent: str = "  ") -> str:
     return "\n".join(lines) + "\n"
 
 
+def require_room(path: Path) -> None:
+    """Refuse an arm's file that no tube could be written into, whatever its numbers.
+
+    Raises:
+        ConfigError: no section ``controller`` of its own lines, or the file would not be valid with a tube.
+    """
+    _controller(path)
+    with _named(path):
+        load_settings(path, {"controller": {"interface": "trajectory"}})
+
+
 def write_tube(path: Path, tube: dict[str, Any]) -> None:
     """Put the tube into an arm's file, in place of one that is there; the rest of the file stays as it is.
 
     Raises:
-        ConfigError: no section ``controller`` of its own lines, or the file would not be valid with it; nothing is
-            written then.
+        ConfigError: as :func:`require_room`; nothing is written then.
     """
+    head, section, rest = _controller(path)
+    first = re.search(r"(?m)^([ \t]+)[^\s#]", section)
+    indent = first[1] if first else "  "
+    section = re.sub(rf"(?m)^{indent}(?:interface:.*\n|tube:.*\n(?:{indent}[ \t]+.*\n)*)", "", section)
+    with replacing(path) as temporary, _named(path):
+        temporary.write_text(head + tube_text(tube, indent) + section + rest, encoding="utf-8")
+        load_settings(temporary)
+
+
+def _controller(path: Path) -> tuple[str, str, str]:
+    """Text up to the section ``controller``, its keys, and the rest."""
     text = path.read_text(encoding="utf-8")
     parts = re.split(r"(?m)^controller:[ \t]*(?:#.*)?\n", text)
     if len(parts) != 2:
         raise ConfigError(str(path), "controller", len(parts) - 1, "one section with its keys on lines of their own")
     own = re.match(r"(?:[ \t]+.*\n|[ \t]*(?:#.*)?\n)*", parts[1])
-    section, rest = parts[1][: own.end() if own else 0], parts[1][own.end() if own else 0 :]
-    first = re.search(r"(?m)^([ \t]+)[^\s#]", section)
-    indent = first[1] if first else "  "
-    section = re.sub(rf"(?m)^{indent}(?:interface:.*\n|tube:.*\n(?:{indent}[ \t]+.*\n)*)", "", section)
-    head = text[: len(text) - len(parts[1])]
-    with replacing(path) as temporary:
-        temporary.write_text(head + tube_text(tube, indent) + section + rest, encoding="utf-8")
-        load_settings(temporary)
+    end = own.end() if own else 0
+    return text[: len(text) - len(parts[1])], parts[1][:end], parts[1][end:]
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Errors name the user's file, whatever was read in its place."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(str(path), error.key, error.value, error.expected) from error
