@@ -327,6 +327,31 @@ def test_drives_are_never_invented(unknown: tuple[Path, list[str]], capsys: pyte
     assert ("base_link", "upper_arm") in model.settings.allowed_pairs
 
 
+def test_with_a_measured_tube_unknown_drives_are_judged_like_any_other(
+    unknown: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, file = load_robot(unknown[0]), unknown[0].with_name("measured.yaml")
+    settings = yaml.safe_load(unknown[0].read_text(encoding="utf-8"))
+    tube = {
+        "position": 0.004, "velocity": 0.02, "acceleration": 0.3, "inner_position": 0.003, "inner_velocity": 0.012,
+        "largest_velocity": 2.0, "largest_acceleration": 2.0, "largest_jerk": 20.0, "latency_s": 0.01,
+        "heaviest": float(model.arm_prior.payload_upper[0]), "origin": "a test",
+    }  # fmt: skip
+    settings["measurement"]["effort"] = "mean"
+    settings["controller"] |= {"interface": "trajectory", "tube": tube}
+    file.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    assert main(["config", "check", str(file)]) == 0
+    told = capsys.readouterr().out
+    assert "measured tracking error (rad): 0.0041 0.0041 0.0041" in told
+    assert "start pose: can be held with every payload of the prior" in told
+    assert "identify only" not in told
+    # Slower than plans are asked to be: no verdict without what was measured.
+    tube["largest_velocity"] = 0.1
+    file.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    assert main(["config", "check", str(file)]) == 2
+    assert "the fastest that controller.tube was measured with" in capsys.readouterr().err
+
+
 def test_simulated_drives_are_named_in_every_verdict(written: tuple[Path, list[str]], model: RobotModel) -> None:
     assert model.settings.drives == "simulated"
     assert any("drives of my_arm are simulated" in line for line in unchecked(model))
