@@ -144,6 +144,14 @@ def test_what_is_probably_not_meant(changes: list[tuple[str, str]], words: str) 
     assert words not in doubts()
 
 
+def test_an_arm_that_follows_trajectories_needs_no_command_timeout() -> None:
+    """Where commands cease it ends at rest by itself, and nothing asks for the driver's timeout."""
+    silent = [("  command_timeout_s: 0.02 ", "  command_timeout_s: null ")]
+    follows = [("controller:\n", "controller:\n  interface: trajectory\n"), ("  effort: held", "  effort: mean")]
+    assert "command_timeout_s" in doubts(*silent)
+    assert "command_timeout_s" not in doubts(*silent, *follows)
+
+
 def test_strict_counts_doubts(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("safe_sysid.apps.check.check.judge", lambda *_: [])
     assert main(["config", "check", "kinova_gen3"]) == 0
