@@ -10,8 +10,8 @@ have tables of their own. `--table` prints the summary of such a file.
     python benchmarks/campaign.py --out campaign.jsonl --engine dart --arm uniform
     python benchmarks/campaign.py --out campaign.jsonl --table
 
-The second: an arm as it is sold, whose tube the demo measures first, with --driver-rate of it. The third: Gazebo's
-engine; its robot's file has the trajectory interface, with a tube of its own.
+The second: an arm as it is sold, whose tube the demo measures first, at --driver-rate. The third: Gazebo's engine; the
+robot's file has the trajectory interface, with a tube of its own (measured anew with --interface trajectory).
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def setup(record: dict[str, Any]) -> tuple[Any, ...]:
 def title(record: dict[str, Any]) -> str:
     """The same in words."""
     robot, overrides, velocity, interface, rate, engine = setup(record)
-    words = [robot, f"{interface} interface", *([f"driver {rate:g} Hz"] if rate else []), engine]
+    words = [robot, f"{interface} interface", *([f"measured at {rate:g} Hz"] if rate else []), engine]
     words += [overrides] if overrides != "{}" else []
     words += [f"identifier's velocities {velocity:g} rad/s off"] if velocity else []
     return ", ".join(words)
@@ -243,15 +243,15 @@ def settle(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None
 
     options.robot = options.robot or ("kinova_gen3_gazebo" if options.engine == "dart" else "kinova_gen3")
     own = load_robot(options.robot).settings.controller.interface
+    measured = options.interface == "trajectory"
     options.interface = options.interface or own
     options.scenes = options.scenes or (SCENES if options.interface == "torque" else SCENES[:1])
-    measured = options.interface == "trajectory" and own == "torque"
     if options.interface != own and not measured:
         parser.error(f"--interface torque: {options.robot} has the {own} interface")
     if measured:
         options.driver_rate = options.driver_rate or 500.0
     elif options.driver_rate is not None:
-        parser.error("--driver-rate: only where --interface trajectory has a tube measured")
+        parser.error("--driver-rate: only with --interface trajectory")
     if options.interface != "torque" and (options.overrides != "{}" or options.identifier_velocity_error):
         parser.error("--overrides, --identifier-velocity-error: by torques alone")
 
@@ -261,10 +261,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("campaign.jsonl"))
     parser.add_argument("--robot", help="default: kinova_gen3; with --engine dart kinova_gen3_gazebo")
-    parser.add_argument("--interface", choices=("torque", "trajectory"), help="default: the robot file's")
     parser.add_argument(
-        "--driver-rate", type=float, help="Hz, with --interface trajectory, where the tube is measured (default: 500)"
+        "--interface",
+        choices=("torque", "trajectory"),
+        help="trajectory: with a tube that the demo measures first (default: what the robot file has)",
     )
+    parser.add_argument("--driver-rate", type=float, help="Hz, with --interface trajectory (default: 500)")
     parser.add_argument("--engine", choices=("mujoco", "dart"), default="mujoco")
     parser.add_argument("--payloads", nargs="+", default=PAYLOADS)
     parser.add_argument("--scenes", nargs="+", help="default: both by torques, else open: measured tubes are wide")
