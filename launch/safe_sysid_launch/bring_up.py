@@ -26,8 +26,8 @@ _PATIENCE = "after an installation code is compiled once, which takes minutes"
 class _Guide:
     """Leads the nodes of one arm from state to state; launch's own ROS node is spun by launch."""
 
-    def __init__(self, transitions: Transitions) -> None:
-        self._transitions = transitions
+    def __init__(self, transitions: Transitions, namespace: str) -> None:
+        self._transitions, self._namespace = transitions, namespace
         self._told: dict[str, str] = {}
 
     def reason(self, name: str) -> str:
@@ -36,7 +36,7 @@ class _Guide:
 
     async def lead(self, name: str, transition: str) -> bool:
         """Ask for a transition and wait for the answer, however long it takes; the node's log has the reasons too."""
-        log, loop = get_logger(name), asyncio.get_running_loop()
+        log, loop = get_logger(f"{self._namespace}/{name}".lstrip("/")), asyncio.get_running_loop()
         self._transitions.ask(name, transition)
         told = began = loop.time()
         while (done := self._transitions.answer(name)) is None:
@@ -95,7 +95,7 @@ def bring_up(
         for name in names:
             topic = f"{namespace}/{name}/transition_event"
             node.create_subscription(TransitionEvent, topic, _keeper(states, name), 10)
-        guide = _Guide(Transitions(node, tuple(names), namespace))
+        guide = _Guide(Transitions(node, tuple(names), namespace), namespace)
         done = await asyncio.gather(*(guide.lead(name, "configure") for name in names))
         if not all(done):
             failed = [name for name, good in zip(names, done, strict=True) if not good]

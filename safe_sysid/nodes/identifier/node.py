@@ -377,7 +377,7 @@ class IdentifierNode(ManagedNode):
         self._last_link.publish(last_link_message(self.model, result.nominal, stamp))
         self._draw(box, result.nominal, result.status is UpdateStatus.EMPTY_SET)
         self._latest = result
-        self._tell_intervals(_LEVELS.get(result.status, OK), result.status.value)
+        self._tell_intervals(_LEVELS.get(result.status, OK), result.status.value, stamp)
         self._record(result, batch, stamp_ns, seconds)
         level = _LEVELS.get(result.status, OK)
         self.say(f"box {box.identity} in {seconds:.2f} s: {_mass(result)}; {result.message}", level)
@@ -403,10 +403,10 @@ class IdentifierNode(ManagedNode):
         nominal[box.layout.payload] = payload
         self._bounds.publish(conversions.bounds_message(box, nominal, batch, self.digest, self._contradicted))
 
-    def _tell_intervals(self, level: bytes, status: str) -> None:
-        """For people and programs that know nothing of the order of parameters."""
+    def _tell_intervals(self, level: bytes, status: str, stamp: int | None = None) -> None:
+        """For people and programs that know nothing of the order of parameters. ``stamp``: of the data, ns."""
         box, nominal = self._last_bounds
-        stamp = self.get_clock().now().nanoseconds
+        stamp = self.get_clock().now().nanoseconds if stamp is None else stamp
         try:
             self._intervals.publish(intervals_message(self.model, box, nominal, level, status, stamp))
         except ParameterError as error:
