@@ -549,9 +549,14 @@ class Settings(Section):
             )
         return self
 
+    @property
+    def follows_trajectories(self) -> bool:
+        """Whether the arm's own controller moves it, not our torques."""
+        return self.controller.interface == "trajectory"
+
     @model_validator(mode="after")
     def _torque_between_samples_is_known(self) -> Settings:
-        if self.controller.interface == "trajectory" and self.measurement.effort == "held":
+        if self.follows_trajectories and self.measurement.effort == "held":
             raise problem(
                 "`mean` (effort is the mean torque since the last sample) or `sampled` with torque_rate: a servo of "
                 "its own changes its torque between samples, and without either nothing bounds it there "

@@ -127,7 +127,7 @@ def _timing(model: RobotModel) -> Iterator[str]:
             f"measurement.rate_hz = {rate:g}, but timing.period_s = {period:g}: every measurement is answered, so"
             " that one is the other's inverse"
         )
-    if settings.driver.command_timeout_s is None and settings.controller.interface == "torque":
+    if settings.driver.command_timeout_s is None and not settings.follows_trajectories:
         yield "driver.command_timeout_s is not declared: a controller in real time will refuse to become active"
 
 
