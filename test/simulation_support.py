@@ -68,7 +68,7 @@ def random_arm(
         bodies=bodies,
         allowed_pairs=allowed,
         settings=SimpleNamespace(
-            joints={}, uncertainty=SimpleNamespace(relative=relative, floor=SimpleNamespace(**floor))
+            drives="declared", joints={}, uncertainty=SimpleNamespace(relative=relative, floor=SimpleNamespace(**floor))
         ),
     )
 

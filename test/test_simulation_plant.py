@@ -280,7 +280,7 @@ def test_a_plant_is_built_from_what_the_settings_declare_and_keeps_the_bounds_in
 def test_stiff_friction_gets_more_steps_and_absurd_friction_is_refused() -> None:
     model = without_contacts(0, 2, coulomb=5.0, rotor=0.3)
     assert plant_of(model).substeps > 2
-    with pytest.raises(ModelError, match=r"robot random: Coulomb friction turns round within .* steps per period"):
+    with pytest.raises(ModelError, match=r"robot random: Coulomb friction turns round .*friction_transition_velocity"):
         plant_of(model, coulomb_velocity=[1e-6, 1e-6])
     with pytest.raises(ModelError, match=r"joint j0: Coulomb friction .*expected a positive velocity"):
         plant_of(model, coulomb_velocity=[0.0, 0.0])
@@ -288,6 +288,29 @@ def test_stiff_friction_gets_more_steps_and_absurd_friction_is_refused() -> None
     theta = sharp.theta_nominal.copy()
     theta[20:22] = 0.0
     plant_of(sharp, theta=theta).step(np.zeros(2))  # no Coulomb friction, no transition needed
+
+
+def test_friction_too_stiff_for_the_steps_turns_round_as_slowly_as_its_transition_allows() -> None:
+    """As where drives are unknown; slower than the transition velocity would be another friction than is declared."""
+    model = without_contacts(0, 2, coulomb=40.0, rotor=0.01, transition=0.005)
+    with pytest.raises(ModelError, match="expected at most 64"):
+        plant_of(model, coulomb_velocity=[5e-4, 5e-4])
+    plant = plant_of(model)
+    assert np.all((plant.coulomb_velocity > 5e-4) & (plant.coulomb_velocity <= 0.005))
+    assert 32 < plant.substeps <= 64
+    with pytest.raises(ModelError, match=r"at coulomb_velocity \[0.0005, 0.0005\]: .* expected at most 64"):
+        plant_of(without_contacts(0, 2, coulomb=40.0, rotor=0.01, transition=0.0005))
+
+
+def test_a_maker_knows_the_rotors_that_a_file_calls_unknown() -> None:
+    model = without_contacts(0, 2, rotor=0.3)
+    theta = model.theta_nominal.copy()
+    theta[model.layout.rotor_inertia] *= 0.5
+    declared = plant_of(model, theta=theta).nominal_inertia()
+    model.settings.drives = "unknown"
+    unknown = plant_of(model, theta=theta).nominal_inertia()
+    middle = model.arm_prior.mid[model.layout.rotor_inertia]
+    np.testing.assert_allclose(declared - unknown, middle - theta[model.layout.rotor_inertia], rtol=1e-9)
 
 
 def test_parameters_that_no_body_has_are_refused_by_link() -> None:

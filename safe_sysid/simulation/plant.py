@@ -29,6 +29,7 @@ SMOOTH_RESIDUAL_BOUND = 1e-8
 COMMANDED, HELD, BRAKING = 0, 1, 2
 _COULOMB_STIFFNESS = 0.5  # largest h Fc / (v_s inertia) of one Runge-Kutta step; the method is stable below 2.7
 _MAX_SUBSTEPS = 64
+_COULOMB_SHARE = 0.1  # of the friction transition velocity: v_s, where nothing asks for more
 _INERTIA_SAMPLES = 32
 _SATURATION = 1.7  # drives' hard limit over the limit that is guaranteed (Gen3: 100/56.7 and 50/29.4)
 
@@ -74,7 +75,7 @@ class Plant:
             substeps: the engine's steps per period, at least; stiff Coulomb friction raises it. None: the engine's own.
             watchdog_s: age of the last command at which the drives brake, s.
             coulomb_velocity: (n,) v_s, rad/s: Coulomb friction is Fc sat(qd / v_s). Default: a tenth of the model's
-                friction transition velocity.
+                friction transition velocity, or as much of it as the steps can follow.
             torque_limit: (n,) where the drives saturate, N m; default: 1.7 times the model's limit, which is a warning
                 threshold: a plant that saturated there could never show that it was crossed.
             actuator_mode: see :class:`Actuator`.
@@ -97,6 +98,7 @@ class Plant:
             _SATURATION * model.limits.torque if torque_limit is None else _vector(torque_limit, n, "torque_limit")
         )
         self.coulomb_velocity = self._friction_velocity(coulomb_velocity)
+        self._may_widen = coulomb_velocity is None
         self._least_substeps = self._maker.steps if substeps is None else substeps
         if self._least_substeps < 1:
             raise ParameterError(f"plant substeps = {substeps!r}: expected at least 1")
@@ -309,7 +311,7 @@ class Plant:
         """v_s; only joints with Coulomb friction need one."""
         n = self.model.n
         if value is None:
-            value = np.full(n, 0.1 * self.model.friction_transition_velocity)
+            value = np.full(n, _COULOMB_SHARE * self.model.friction_transition_velocity)
         v_s = _vector(value, n, "coulomb_velocity")
         fc = self.theta_true[self.model.layout.coulomb]
         if np.any((v_s <= 0.0) & (fc > 0.0)):
@@ -321,7 +323,10 @@ class Plant:
         return np.where(v_s > 0.0, v_s, 1.0)
 
     def _choose_substeps(self, least: int) -> int:
-        """Enough Runge-Kutta steps for the steepest friction: rate of decay of H qdd = -Fc qd / v_s, at its worst."""
+        """Enough Runge-Kutta steps for the steepest friction: rate of decay of H qdd = -Fc qd / v_s, at its worst.
+
+        Where they are too many, v_s grows up to the friction transition velocity: below it friction may be anything.
+        """
         n = self.model.n
         slope = self.theta_true[self.model.layout.coulomb] / self.coulomb_velocity
         if not (self._maker.smooth_friction and np.any(slope)):
@@ -331,20 +336,30 @@ class Plant:
         inertia = (dynamics_of(self.model.kinematics).momentum_regressor(*states) @ self.theta_true).reshape(-1, n, n)
         root = np.sqrt(slope)
         rate = np.linalg.eigvalsh(root[:, None] * np.linalg.inv(inertia) * root)[:, -1].max()
+        if self._may_widen and (steps := rate * self.period / _COULOMB_STIFFNESS) > _MAX_SUBSTEPS:
+            before, most = self.coulomb_velocity, self.model.friction_transition_velocity
+            self.coulomb_velocity = np.minimum(1.01 * steps / _MAX_SUBSTEPS * before, most)
+            rate *= before[0] / self.coulomb_velocity[0]  # one for all joints
         needed = int(np.ceil(rate * self.period / _COULOMB_STIFFNESS))
         if needed > _MAX_SUBSTEPS:
             raise ModelError(
                 f"robot {self.model.name}: Coulomb friction turns round within {1.0 / rate:.3g} s at coulomb_velocity "
                 f"{self.coulomb_velocity.tolist()}: {needed} steps per period, expected at most {_MAX_SUBSTEPS}; "
-                "engine dart has no such limit"
+                "with a larger friction_transition_velocity, less Coulomb friction or more rotor inertia they are "
+                "fewer; engine dart has no such limit"
             )
         return max(least, needed)
 
     def nominal_inertia(self) -> FloatArray:
-        """Inertia (n,), kg m^2, that each joint sees where it is now, nominal arm: what a manufacturer tunes with."""
-        n = self.model.n
+        """Inertia (n,), kg m^2, that each joint sees where it is now, nominal arm: what a manufacturer tunes with.
+
+        Rotors that the arm's file does not know are known to him.
+        """
+        n, theta, rotors = self.model.n, self.model.arm_prior.mid.copy(), self.model.layout.rotor_inertia
+        if self.model.settings.drives == "unknown":
+            theta[rotors] = self.theta_true[rotors]
         q = np.tile(np.array(self._qpos), (n, 1))
-        columns = dynamics_of(self.model.kinematics).momentum_regressor(q, np.eye(n)) @ self.model.arm_prior.mid
+        columns = dynamics_of(self.model.kinematics).momentum_regressor(q, np.eye(n)) @ theta
         return np.maximum(np.diag(columns), 1e-3)
 
     def _holding_torque(self) -> FloatArray:
