@@ -26,7 +26,14 @@ from safe_sysid.control.checks.tube_activation import TubeActivationChecks
 from safe_sysid.control.states import ControllerState
 from safe_sysid.control.trajectory import TrajectoryController, points_of
 from safe_sysid.control.tube import MeasuredTube, measured_tube
-from safe_sysid.demo.measured_arm import _motions, _write_table, heaviest_payload, servo_settings, write_measured_arm
+from safe_sysid.demo.measured_arm import (
+    _motions,
+    _write_table,
+    heaviest_payload,
+    of_sensors,
+    servo_settings,
+    write_measured_arm,
+)
 from safe_sysid.demo.options import DemoOptions
 from safe_sysid.dynamics import dynamics_of
 from safe_sysid.errors import ConfigError, ParameterError
@@ -494,6 +501,15 @@ def test_a_heaviest_payload_that_the_moments_forbid_is_refused_by_name() -> None
     )
     with pytest.raises(ParameterError, match=r"prior_upper of three_joint: mass up to 3.6 kg.*mcx = "):
         heaviest_payload(model, np.array(model.theta_nominal))
+
+
+def test_an_acceleration_that_sensors_make_up_is_said_with_what_makes_it_less() -> None:
+    def told(error: float) -> str:
+        settings = {**servo_settings(RATE), "controller": {"interface": "trajectory", "tube": TUBE}}
+        return of_sensors(load_robot("three_joint", **settings, **{"measurement.velocity_error": error}))
+
+    assert "velocity_error = 0.001 rad/s at 500 Hz makes up to 3 rad/s^2" in told(1e-3)
+    assert told(1e-5) == ""
 
 
 @pytest.mark.slow

@@ -31,7 +31,7 @@ from safe_sysid.simulation.shapes import Shape
 from safe_sysid.trajectories.plan import Plan
 from safe_sysid.trajectories.quintic import QuinticTrajectory
 
-__all__ = ["heaviest_payload", "record_motions", "servo_settings", "write_measured_arm"]
+__all__ = ["heaviest_payload", "of_sensors", "record_motions", "servo_settings", "write_measured_arm"]
 
 _FIRST, _PARTS = (2.6, 1.6, 1.2), 4  # chains for the tube, from rest to rest, handed over in between: s, quintics
 #: Quintics of these durations (s), as far as the configured velocity, acceleration and jerk allow, and a little more.
@@ -183,6 +183,22 @@ def _write_table(path: Path, model: RobotModel, log: TrackedLog) -> None:
         arrays = (log.q, log.qd, log.q_d, log.qd_d, np.zeros_like(log.q))
         for k, stamp in enumerate(log.stamps.tolist()):
             table.writerow([repr(stamp), *(repr(x) for array in arrays for x in array[k].tolist())])
+
+
+def of_sensors(model: RobotModel) -> str:
+    """What to change where most of a measured tube's acceleration comes of the sensors' errors; "" where it does not.
+
+    Two errors of velocity in two samples on end look like an acceleration.
+    """
+    measured, tube = model.settings.measurement, model.settings.controller.tube
+    error = float(np.max(per_joint(measured.velocity_error, model.n)))
+    seen = TubeMargins().acceleration * 2.0 * error * measured.rate_hz
+    if tube is None or seen < 0.5 * float(np.max(per_joint(tube.acceleration, model.n))):
+        return ""
+    return (
+        f"; measurement.velocity_error = {error:g} rad/s at {measured.rate_hz:g} Hz makes up to {seen:.3g} rad/s^2 of "
+        "the measured tube's acceleration: expected a smaller --velocity-error or --driver-rate"
+    )
 
 
 def write_measured_arm(options: DemoOptions, scene: Scene, directory: Path, say: Callable[[str], None]) -> Path:

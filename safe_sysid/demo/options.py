@@ -115,19 +115,20 @@ def prepare(options: DemoOptions, say: Callable[[str], None] = lambda line: None
     payload = payload_in_hand(model, options.payload)
     hand = model.theta_nominal[model.layout.payload]
     check_inside_prior(model, theta_e_with_payload(model, hand, payload), payload)
-    run_dir = None
+    run_dir, advice = None, ""
     if options.interface == "trajectory":
-        from safe_sysid.demo.measured_arm import write_measured_arm
+        from safe_sysid.demo.measured_arm import of_sensors, write_measured_arm
 
         run_dir = _run_directory(options, payload.name)
         file = write_measured_arm(options, scene, run_dir, say)
         options = replace(options, robot=str(file))
         model = load_robot(file, **options.overrides)
+        advice = of_sensors(model)
     gains = tracking_tube(model, options.lockstep)
     # In real time the payload is weighed while the drives hold the arm: the controller may begin with what that shows.
     reasons = (start_reasons if options.lockstep else why_never)(model, scene, gains, start)
     if reasons:
-        raise UsageError(f"the arm may not start in scene {scene.name}: {'; '.join(reasons)}")
+        raise UsageError(f"the arm may not start in scene {scene.name}: {'; '.join(reasons)}{advice}")
     return Setup(options, model, scene, gains, payload.name, start, run_dir or _run_directory(options, payload.name))
 
 
