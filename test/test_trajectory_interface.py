@@ -512,6 +512,13 @@ def test_an_acceleration_that_sensors_make_up_is_said_with_what_makes_it_less() 
     assert told(1e-5) == ""
 
 
+def test_torques_are_not_asked_of_an_arm_that_follows_trajectories(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--robot", "kinova_gen3_gazebo", "--interface", "torque", "--quiet"]) == 2
+    told = capsys.readouterr().err
+    assert "--interface torque: kinova_gen3_gazebo follows trajectories" in told
+    assert "expected no --interface" in told
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PACKAGED)
 def test_the_tube_of_every_packaged_arm_can_be_measured(name: str, tmp_path: Path) -> None:

@@ -41,9 +41,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     task.add_argument(
         "--interface",
         choices=("torque", "trajectory"),
-        default="torque",
         help="trajectory: the arm is as it is sold, a position servo behind a trajectory controller; its tube is "
-        "measured first, then plans go out as trajectories (default: %(default)s)",
+        "measured first, then plans go out as trajectories (default: as the robot's file says, torque for most)",
     )
     task.add_argument(
         "--driver-rate",

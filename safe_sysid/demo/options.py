@@ -31,7 +31,7 @@ class DemoOptions:
     payload: str = "auto"
     robot: str = "kinova_gen3"
     engine: str = "mujoco"
-    interface: str = "torque"
+    interface: str | None = None  #: None: as the robot's file says
     driver_rate: float = 500.0
     scene: str = "open"
     plans: int = 4
@@ -106,6 +106,12 @@ def prepare(options: DemoOptions, say: Callable[[str], None] = lambda line: None
     model = load_robot(options.robot, **options.overrides)
     if told := why_no_plans(model):
         raise UsageError(f"robot {model.name}: {told}")
+    if options.interface == "torque" and model.settings.controller.interface == "trajectory":
+        raise UsageError(
+            f"--interface torque: {model.name} follows trajectories (controller.interface in its file), and its "
+            "measurements are declared for that: expected no --interface, or a robot whose file says torque, as "
+            "kinova_gen3"
+        )
     if options.pace is not None and not options.lockstep:
         raise UsageError("--pace: real time has its own: expected lock-step")
     scene = load_scene(options.scene)
