@@ -352,6 +352,15 @@ def test_with_a_measured_tube_unknown_drives_are_judged_like_any_other(
     assert "the fastest that controller.tube was measured with" in capsys.readouterr().err
 
 
+@pytest.mark.slow
+def test_unknown_drives_behind_their_own_controller_can_be_simulated(
+    unknown: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    """Seed 0: light rotors with much friction, which the simulator's steps did not follow."""
+    command = ["demo", "--robot", str(unknown[0]), "--interface", "trajectory", "--velocity-error", "1e-4"]
+    assert main([*command, "--plans", "1", "--quiet", "--out", str(tmp_path / "run")]) == 0
+
+
 def test_simulated_drives_are_named_in_every_verdict(written: tuple[Path, list[str]], model: RobotModel) -> None:
     assert model.settings.drives == "simulated"
     assert any("drives of my_arm are simulated" in line for line in unchecked(model))
