@@ -17,6 +17,7 @@ import yaml
 from safe_sysid.apps.arm.tube import TrackedLog, TubeMargins, measure_tube, speed_table
 from safe_sysid.control.trajectory import points_of
 from safe_sysid.core.arrays import FloatArray
+from safe_sysid.decimals import declared_text
 from safe_sysid.demo.options import DemoOptions
 from safe_sysid.errors import ParameterError
 from safe_sysid.robot.config import load_settings, per_joint
@@ -76,9 +77,9 @@ def heaviest_payload(model: RobotModel, theta: FloatArray) -> tuple[FloatArray, 
             continue
         return out, ball, upper
     raise ParameterError(
-        f"payload.prior_upper of {model.name}: mass up to {upper:g} kg (last link, hand and payload), but no ball in "
-        f"payload.envelope makes the last link so heavy and leaves it inside the prior: expected less mass, or wider "
-        f"moments ({told})"
+        f"payload.prior_upper of {model.name}: mass up to {declared_text(upper)} kg (last link, hand and payload), but "
+        "no ball in payload.envelope makes the last link so heavy and leaves it inside the prior: expected less mass, "
+        f"or wider moments ({told})"
     )
 
 
