@@ -291,7 +291,6 @@ class ControlSession:
             # The drives hold the arm, and its payload was weighed meanwhile: control begins with what is known.
             for due in self._pending.due_bounds(_ANY_TIME):
                 self._offer_bounds(due, 0.0)
-            self._announce_change()
         self.go_on()
 
     def _offer_plan(self, answer: PlanAnswer, now: float, stamp_ns: int) -> None:
@@ -325,6 +324,8 @@ class ControlSession:
             return
         self._latest, self._nominal = answer.box.identity, {answer.box.identity: answer.nominal}
         self._output.say(f"box {answer.box.identity} taken" + (", blending" if self.core.blending else ""))
+        if not self.core.state.commands:  # no step announces it
+            self._announce_change()
 
     # -- starts and ends ----------------------------------------------------------------------------------------
 
