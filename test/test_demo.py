@@ -57,7 +57,7 @@ class Demo:
         """Lines as they come, kept; now and then it looks which shared memory the demo's processes have."""
         for line in self.process.stdout:
             self.lines.append(line)
-            if time.monotonic() - self.looked > 1.0:
+            if time.monotonic() - self.looked > 0.3:
                 pids = _processes()  # first: what begins between two looks must not count as another's
                 own = self._own()
                 self.segments |= mapped_segments(own)
