@@ -188,8 +188,9 @@ def _decide(
             return found, remarks
     raise ParameterError(
         f"no configuration found for payloads from {_TRIALS[-1][0] * payload_kg:.2g} to {payload_kg:g} kg: {why}; "
-        "expected a smaller payload (--payload-kg), or higher torque limits; without drives the file serves "
-        "identification"
+        "expected a smaller payload (--payload-kg), or higher torque limits; or let the arm's own controller move it: "
+        "without drives the file serves identification, and with controller.interface: trajectory and a tube that "
+        "`safe-sysid tube` measures certified motions, too (docs/use/trajectory.md)"
     )
 
 
