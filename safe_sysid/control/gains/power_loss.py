@@ -81,10 +81,25 @@ class MotionBounds(NamedTuple):
     qd_a: Change
 
 
+class SteadyChange(NamedTuple):
+    """Of :class:`RegressorChange`, what does not depend on how fast r moves."""
+
+    errors: FloatArray  #: (n,) their part of |d qd_a / dt|, rad/s^2
+    size: float  #: the same as a motion, sqrt(J)/s
+    rates: float  #: of qd and qd_a
+    viscous: float  #: friction of qd_a
+    rows: FloatArray  #: (n,) ``rates`` joint by joint, N m/s
+    viscous_rows: FloatArray  #: (n,) likewise
+    remembered: float  #: ``H K_r^2 de``
+    moved: float
+    fixed: float
+
+
 class ClosedLoop:
     """What does not depend on V_max: arm, box, assumptions and gains."""
 
     _seen: tuple[float, MotionBounds] | None = None
+    _steady: tuple[tuple[float, float, float], SteadyChange] | None = None
 
     def __init__(
         self,
@@ -169,6 +184,8 @@ class ClosedLoop:
 
     def gain(self, matrix: FloatArray) -> float:
         """Largest |M x| over |x| <= 1 for an M (n, n) bounded entrywise by ``matrix`` >= 0."""
+        if not matrix.any():  # no motors on moving links
+            return 0.0
         return float(np.linalg.norm(matrix / self.root[:, None] / self.root[None, :], 2))
 
     def motion_bounds(self, nu: float) -> MotionBounds:
@@ -218,28 +235,53 @@ class ClosedLoop:
 
     def change(self, nu: float, speed: float, age_max: float, lead: float) -> RegressorChange:
         """Step 6, for |r| <= nu, |dr| <= ``speed`` and ages up to ``age_max``."""
+        desired, by_q, steady = (
+            self.assume.acceleration,
+            self.motion_bounds(nu).q,
+            self._steady_change(nu, age_max, lead),
+        )
+        # q_p = q_m + lead qd_m: what it is off at age a is (a - lead) qd, the curvature, and the errors.
+        bend, bent = 0.5 * age_max, steady.errors + speed / self.root
+        aged = self.changed(by_q, bend * desired, bend * bent, bend * (steady.size + speed))
+        aged += steady.rates
+        aged += steady.viscous
+        rows = by_q.entries @ (bend * (desired + bent)) + steady.rows
+        aged = min(aged, self.torque_norm(rows + steady.viscous_rows)) + self.mu * self.motion_norm(self.assume.jerk)
+        aged += steady.remembered
+        by_r = self.motion_bounds(nu).qd.gain + self.mu * self.across * self.k_spread
+        return RegressorChange(steady.moved, aged, steady.fixed, by_r)
+
+    def _steady_change(self, nu: float, age_max: float, lead: float) -> SteadyChange:
+        """The last answer is kept: one bound of |dr| after the other is tried with it."""
+        asked = nu, age_max, lead
+        if self._steady is None or self._steady[0] != asked:
+            self._steady = asked, self._computed_steady_change(*asked)
+        return self._steady[1]
+
+    def _computed_steady_change(self, nu: float, age_max: float, lead: float) -> SteadyChange:
         a, norm = self.assume, self.torque_norm
         error_rate, error_size, _, by_q, by_qd, by_qd_a = self.motion_bounds(nu)
         k_max = float(np.max(self.K_r))
         # |d qd_a / dt|, and qdd, are what is desired and the errors' part.
         desired, errors, size = a.acceleration, self.K_r * error_rate, k_max * error_size
-        # q_p = q_m + lead qd_m: what it is off at age a is (a - lead) qd, the curvature, and the errors.
-        bend, whole = 0.5 * age_max, desired + errors
-        bent = errors + speed / self.root
-        aged = self.changed(by_q, bend * desired, bend * bent, bend * (size + speed))
-        aged += self.changed(by_qd, desired, errors, size) + self.changed(by_qd_a, desired, errors, size)
-        aged += self._diagonal(self.viscous, desired, errors, size)
-        rows = by_q.entries @ (bend * (desired + bent)) + (by_qd.entries + by_qd_a.entries) @ whole
-        aged = min(aged, norm(rows + self.viscous * whole)) + self.mu * self.motion_norm(a.jerk)
-        aged += self.mu * self.across * k_max * k_max * error_size
+        whole = desired + errors
         off, misplaced = self.K_r * a.position_error, a.position_error + lead * a.velocity_error
         fixed = self.changed(by_q, misplaced) + self.changed(by_qd, a.velocity_error) + self.changed(by_qd_a, off)
         fixed += norm(self.viscous * off) + self._friction_step(age_max, off, desired, errors, size)
         rows = by_q.entries @ misplaced + by_qd.entries @ a.velocity_error + by_qd_a.entries @ off + self.viscous * off
         fixed = min(fixed, norm(rows + self._most_of_friction(age_max, off, whole)))
         fixed += self.mu * k_max * k_max * self.motion_norm(a.position_error)
-        by_r = by_qd.gain + self.mu * self.across * self.k_spread
-        return RegressorChange(self.changed(by_q, a.velocity), aged, fixed, by_r)
+        return SteadyChange(
+            errors,
+            size,
+            self.changed(by_qd, desired, errors, size) + self.changed(by_qd_a, desired, errors, size),
+            self._diagonal(self.viscous, desired, errors, size),
+            (by_qd.entries + by_qd_a.entries) @ whole,
+            self.viscous * whole,
+            self.mu * self.across * k_max * k_max * error_size,
+            self.changed(by_q, a.velocity),
+            fixed,
+        )
 
     def _diagonal(self, slope: FloatArray, x: FloatArray, errors: FloatArray, size: float) -> float:
         """Of torques ``slope (x + errors)``, joint by joint; or the errors' part by their ``size`` as a motion."""
