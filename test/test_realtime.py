@@ -195,7 +195,7 @@ after_regressor, states, begin = kernels(), set(), time.time_ns()
 clock = [begin]
 time.time_ns = lambda: clock[0]  # a machine that is busy for a second is not the question either
 inner = ParameterBox(box.mid + 0.9 * (box.lower - box.mid), box.mid + 0.9 * (box.upper - box.mid), 0, 1)
-ActivationChecks.reasons = lambda checks: []  # whether this machine is fast enough is not the question
+ActivationChecks._found = lambda checks: ([], 0)  # whether this machine is fast enough is not the question
 for k in range(1500):
     stamp = begin + k * 1_000_000
     clock[0] = stamp + 200_000

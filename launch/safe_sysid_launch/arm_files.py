@@ -79,7 +79,7 @@ class Arm:
     @property
     def follows(self) -> bool:
         """Whether the arm follows trajectories by itself, else it takes efforts."""
-        return self.settings.controller.interface == "trajectory"
+        return self.settings.follows_trajectories
 
     @property
     def mounting(self) -> tuple[Sequence[float], Sequence[float]]:

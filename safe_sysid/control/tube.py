@@ -76,7 +76,7 @@ def tracking_tube(model: RobotModel, lockstep: bool = False) -> TrackingTube:
     Raises:
         ParameterError: no tracking bound exists, or the declared tube does not cover what is asked for.
     """
-    if model.settings.controller.interface == "trajectory":
+    if model.settings.follows_trajectories:
         return measured_tube(model)
     return design_gains(model, lockstep)
 

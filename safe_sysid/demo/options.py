@@ -106,7 +106,7 @@ def prepare(options: DemoOptions, say: Callable[[str], None] = lambda line: None
     model = load_robot(options.robot, **options.overrides)
     if told := why_no_plans(model):
         raise UsageError(f"robot {model.name}: {told}")
-    if options.interface == "torque" and model.settings.controller.interface == "trajectory":
+    if options.interface == "torque" and model.settings.follows_trajectories:
         raise UsageError(
             f"--interface torque: {model.name} follows trajectories (controller.interface in its file), and its "
             "measurements are declared for that: expected no --interface, or a robot whose file says torque, as "

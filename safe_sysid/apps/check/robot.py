@@ -16,8 +16,8 @@ __all__ = ["judge", "start_reasons", "why_never", "why_no_plans"]
 
 def judge(model: RobotModel, scene: Scene, say: Callable[[str], None]) -> list[str]:
     """What speaks against letting an arm start in a scene. Raises SafeSysIdError: there are no gains for it."""
-    follows = model.settings.controller.interface == "trajectory"
-    if model.settings.drives == "unknown" and not follows:  # a measured tube asks for no gains
+    settings = model.settings
+    if settings.drives == "unknown" and not settings.follows_trajectories:  # a measured tube asks for no gains
         say(
             "identify only: nothing is known of the drives, so there are no gains, and no pose was judged; logs, tare, "
             "verify, reports and replay work (the file says what a tracking bound would need)"

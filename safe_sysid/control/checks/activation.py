@@ -73,13 +73,13 @@ class Judgement:
 class ActivationChecks:
     """Remembers the last half second of measurements; :meth:`reasons` says why control may not begin.
 
-    Attributes:
-        box: that control would begin with: the prior, or what was found out of the payload while the drives held it.
-
     :meth:`warnings` says what does not speak against it, and that people should know.
 
     In real time all of it is judged. In lock-step, in simulation, stamps are not wall time and there is no driver: one
     measurement is enough, and only what a start needs is judged.
+
+    Attributes:
+        box: that control would begin with: the prior, or what was found out of the payload while the drives held it.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class ActivationChecks:
         self._covered = max(gains.longest_covered_gap(self._noise), gains.assumptions.hold_max)
 
     def _remember(self, model: RobotModel, start_check: StartCheck | None, lockstep: bool, simulated: bool) -> None:
-        self.model, self.lockstep, self.box, self._tube_allowed = model, lockstep, model.arm_prior, 0
+        self.model, self.lockstep, self.box = model, lockstep, model.arm_prior
         self._start_check, n = start_check, model.n
         self._may_repeat = simulated or model.settings.driver.may_repeat
         kept = 2 if lockstep else max(round(_KEPT * model.settings.measurement.rate_hz), 4)
@@ -144,18 +144,23 @@ class ActivationChecks:
     def judge(self) -> Judgement:
         """:meth:`reasons`, and the pose that they are about."""
         q = self._q[(self._count - 1) % self._stamps.size].copy() if self._count else None
-        reasons = tuple(self.reasons())
-        return Judgement(q, reasons, self.box, self._tube_allowed)
+        reasons, tube = self._found()
+        return Judgement(q, tuple(reasons), self.box, tube)
 
     def reasons(self) -> list[str]:
         """Why control may not begin with the last measurement, in words; empty if it may."""
+        return self._found()[0]
+
+    def _found(self) -> tuple[list[str], int]:
+        """The reasons, and the widest tube in which the pose may be held."""
         if not self._count:
-            return ["no measurement has come on joint_states: expected one (is the arm's driver running?)"]
+            return ["no measurement has come on joint_states: expected one (is the arm's driver running?)"], 0
         settings, rows = self.model.settings, self._rows()
         q, qd, effort = self._q[rows[-1]], self._qd[rows[-1]], self._effort[rows[-1]]
         if not (np.isfinite(q).all() and np.isfinite(qd).all()):
-            return ["measurement is not finite"]
+            return ["measurement is not finite"], 0
         reasons: list[str] = []
+        tube = 0
         if not self.lockstep:
             reasons += [*self._driver(), *self._times(rows), *self._frozen(rows), *self._errors(rows)]
         reasons += [reason] if (reason := why_not_rate(self.model)) else []
@@ -164,9 +169,9 @@ class ActivationChecks:
         if settings.controller.gravity_check and not at_rest:
             reasons += self._gravity(q, qd, effort)
         if self._start_check is not None and not at_rest:
-            found, self._tube_allowed = self._start_check(q, self.box)
+            found, tube = self._start_check(q, self.box)
             reasons += found
-        return reasons
+        return reasons, tube
 
     def warnings(self) -> list[str]:
         """What is worse than declared, or was not seen, where :meth:`reasons` has none; in lock-step nothing."""

@@ -54,7 +54,7 @@ def design_gains(
     """
     model.require_known_reactions("gains")
     model.require_known_drives("gains")
-    if model.settings.controller.interface != "torque":
+    if model.settings.follows_trajectories:
         raise ParameterError(
             f"controller.interface = {model.settings.controller.interface!r} of {model.name}: expected 'torque' for "
             "our own law: this arm's own controller follows plans, within controller.tube (docs/use/trajectory.md)"

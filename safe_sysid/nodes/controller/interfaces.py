@@ -83,7 +83,7 @@ def make_interface(
     """
     settings, lockstep = model.settings, options.lockstep
     rows = to_ns(options.log_s) // to_ns(settings.timing.period_s)
-    if settings.controller.interface == "trajectory":
+    if settings.follows_trajectories:
         tube = measured_tube(model)
         rehearse_trajectories(model, tube)
         check = start_check_of(options, model, tube, scene)

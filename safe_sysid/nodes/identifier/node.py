@@ -88,7 +88,6 @@ class IdentifierNode(ManagedNode):
         self._was_active = False
         self._updates: deque[dict[str, Any]] = deque(maxlen=_MOST_UPDATES)
         self._latest: UpdateResult | None = None
-        self._contradicted = False  # whether no parameters fit what was measured, as told last
         self._epoch, self._tare_wanted = 0, False
         self._worker = Worker(lambda text: self.refuse("update", "failed", text))
         self._bounds = self.create_publisher(Float64MultiArray, "bounds", LATCHED)
@@ -344,10 +343,14 @@ class IdentifierNode(ManagedNode):
             session.explain(result)
         self._changed = True
 
+    @property
+    def _contradicted(self) -> bool:
+        """Whether no parameters fit what was measured, as told last."""
+        return self._latest is not None and self._latest.status is UpdateStatus.EMPTY_SET
+
     def _says_nothing(self, result: UpdateResult) -> bool:
         """Whether nothing was learnt, or a contradiction that was told already."""
-        told = self._latest is not None and self._latest.status is UpdateStatus.EMPTY_SET
-        return result.status is UpdateStatus.NO_DATA or (told and result.status is UpdateStatus.EMPTY_SET)
+        return result.status is UpdateStatus.NO_DATA or (self._contradicted and result.status is UpdateStatus.EMPTY_SET)
 
     def _stand(self, batch: int) -> None:
         """The answer to a batch that nothing was learnt from."""
@@ -368,7 +371,7 @@ class IdentifierNode(ManagedNode):
 
     def _publish(self, result: UpdateResult, batch: int | None, stamp_ns: int | None, seconds: float) -> None:
         box, self._last_bounds = result.box, (result.box, result.nominal)
-        self._contradicted = result.status is UpdateStatus.EMPTY_SET
+        self._latest = result
         self._tell_bounds(box, result.nominal, batch)
         stamp = stamp_ns or self.get_clock().now().nanoseconds
         alone = payload_message(self.model, box, result.nominal, stamp)
@@ -376,7 +379,6 @@ class IdentifierNode(ManagedNode):
             self._payload.publish(alone)
         self._last_link.publish(last_link_message(self.model, result.nominal, stamp))
         self._draw(box, result.nominal, result.status is UpdateStatus.EMPTY_SET)
-        self._latest = result
         self._tell_intervals(_LEVELS.get(result.status, OK), result.status.value, stamp)
         self._record(result, batch, stamp_ns, seconds)
         level = _LEVELS.get(result.status, OK)

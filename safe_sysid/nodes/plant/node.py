@@ -101,7 +101,7 @@ class PlantNode(BaseNode):
     def _build(self) -> Plant | ServoArm:
         model, options = self.model, self.options
         given = self.values
-        follows = model.settings.controller.interface == "trajectory"
+        follows = model.settings.follows_trajectories
         rows = to_ns(options.log_s) // (to_ns(SERVO_TICK_S) if follows else self._period)
         chosen: dict[str, Any] = {"watchdog_s": given["watchdog_s"], "log_rows": rows, "engine": given["engine"]}
         start = given["start_q"]
